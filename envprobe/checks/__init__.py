@@ -1,0 +1,1 @@
+"""Judgements: one file per check, and the registry of all of them."""

@@ -1,0 +1,69 @@
+"""What a check returns, and how a check describes itself."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Callable, Iterable
+
+from envprobe.config import Config
+from envprobe.model import SILENCE, Confidence, Sentence
+from envprobe.routes.types import Break, Routing
+
+
+class Severity(str, enum.Enum):
+    """How much a finding matters, in rising order: info, warning, error."""
+
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+    @property
+    def rank(self) -> int:
+        """The severity as a number, info 0."""
+        return list(Severity).index(self)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Finding:
+    """One verdict: which check, who, what, why, and how to mend it.
+
+    `undetermined` marks "could not tell": it counts for exit code 3, whatever the severity says.
+    `pids` are the processes it speaks of; `variable` the name it speaks of, "" if none.
+    """
+
+    check: str
+    severity: Severity
+    message: Sentence
+    confidence: Confidence = Confidence.PROVED
+    pids: tuple[int, ...] = ()
+    variable: str = ""
+    evidence: tuple[Sentence, ...] = ()
+    remedy: Sentence = SILENCE
+    undetermined: bool = False
+    breaks: tuple[Break, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Context:
+    """All that a check may look at."""
+
+    routing: Routing
+    config: Config
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Check:
+    """A check: its id (EPnnn), slug, worst severity, documentation and the function that judges.
+
+    `summary` is one line; `why` says what goes wrong in a server; `mend` how to mend it. The
+    documentation page and `envprobe explain` are made of these.
+    """
+
+    id: str
+    slug: str
+    severity: Severity
+    summary: str
+    why: str
+    mend: str
+    run: Callable[[Context], Iterable[Finding]]

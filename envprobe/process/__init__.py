@@ -1,0 +1,1 @@
+"""Facts about running processes, read without stopping them."""

@@ -1,0 +1,1 @@
+"""Renderers, one per format: they format and never judge."""

@@ -1,0 +1,1 @@
+"""From a snapshot to routes, breaks and causes: pure functions, no input or output."""
