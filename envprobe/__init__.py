@@ -1,3 +1,3 @@
-"""Did what was set actually reach every worker, and if not, at which step was it lost?"""
+"""Whether what was set reached every worker, and if not, at which step it was lost."""
 
 __version__ = "0.1.0"

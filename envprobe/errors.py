@@ -75,13 +75,13 @@ class UsageError(EnvprobeError):
     code = Exit.USAGE
 
 
-class TargetGone(EnvprobeError):
+class TargetGoneError(EnvprobeError):
     """The process that was named does not exist (any more)."""
 
     code = Exit.TARGET_GONE
 
 
-class Undetermined(EnvprobeError):
+class UndeterminedError(EnvprobeError):
     """The run could not look at what it was asked to look at."""
 
     code = Exit.UNDETERMINED

@@ -249,8 +249,11 @@ class EdgeKind(str, enum.Enum):
 
 
 class Carries(str, enum.Enum):
-    """What an edge hands over: the parent's C environ at that time, a block that the parent built
-    by its own rules, the parent's memory, or what is not known."""
+    """What an edge hands over to the child.
+
+    The parent's C environ at that time, a block that the parent built by its own rules, the
+    parent's memory, or what is not known.
+    """
 
     C_ENVIRON = "c_environ"
     BUILT_BLOCK = "built_block"

@@ -11,5 +11,5 @@ from typing import Any
 @functools.cache
 def load(name: str) -> Any:
     """Return the parsed table `data/NAME.json`; FileNotFoundError if there is none."""
-    text = resources.files("envprobe").joinpath("data", f"{name}.json").read_text("utf-8")
+    text = resources.files("envprobe").joinpath("data").joinpath(f"{name}.json").read_text("utf-8")
     return json.loads(text)
