@@ -161,7 +161,9 @@ class Environment:
 
     `entries` maps each name to its first value, or to None when the name is there but its value was
     not asked for. `duplicates` holds the later values of names that occur more than once;
-    `oddities` the entries without `=` (or with an empty name), cut at 4 KiB.
+    `oddities` the entries without `=` (or with an empty name), cut at 4 KiB. Where another
+    process's block stands in for the view, `own` is what the process's own one still shows:
+    `reading` prefers its entries.
     """
 
     view: View
@@ -175,9 +177,12 @@ class Environment:
     confidence: Confidence = Confidence.PROVED
     reason: str = ""
     remedy: str = ""
+    own: Environment | None = None
 
     def reading(self, name: str) -> Reading:
         """Return what this view says of `name`; a missing name is ABSENT only if COMPLETE."""
+        if self.own is not None and name in self.own.entries:
+            return self.own.reading(name)
         if name in self.entries:
             value = self.entries[name]
             state = State.NOT_ASKED if value is None else State.VALUE
@@ -203,8 +208,9 @@ class Identity:
     """What names one process image: it changes when the number is reused and when it execs.
 
     `start_ticks` is field 22 of /proc/PID/stat (clock ticks since boot); `random` the hex of the
-    16 bytes at AT_RANDOM (getauxval(3)), "" when it could not be read. A fork child shares its
-    parent's `random`; after an exec it is new.
+    16 bytes at AT_RANDOM (getauxval(3)), "" when it could not be read; in a snapshot a digest of
+    them, as the stack protector's secret is made of these bytes. A fork child shares its parent's
+    `random`; after an exec it is new.
     """
 
     pid: int
@@ -293,9 +299,10 @@ class Process:
     `state` is the letter of /proc/PID/stat; `title` the whole of /proc/PID/cmdline, NULs kept as
     separators; `inner_pid` its number in its own pid namespace (NSpid). `secure` is AT_SECURE
     (None: not read). `image_owner` is the pid of the nearest ancestor or self that was exec'd into
-    this image: another pid for fork children. `run_id` is SGLANG_RUN_ID, if any. `matched` is true
-    when it was added by a pattern and hangs outside the root's tree; `children` counts nothing
-    outside the scan. `ended` is true if it was gone, or another image, when its reads finished.
+    this image: another pid for fork children, 0 if that process is gone. `run_id` is SGLANG_RUN_ID,
+    if any. `matched` is true when it was added by a pattern and hangs outside the root's tree;
+    `children` counts nothing outside the scan. `ended` is true if it was gone, or another image,
+    when its reads finished.
     """
 
     pid: int

@@ -1,0 +1,263 @@
+"""Everything that is read of one process, in one go and without judging: runs in a reader child."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import os
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from envprobe.model import (
+    BlockState,
+    Environment,
+    EnvironmentStatus,
+    Identity,
+    Interpreter,
+    View,
+)
+from envprobe.process import cgroups
+from envprobe.process.access import explain
+from envprobe.process.elf import NotElf
+from envprobe.process.environ_exec import read_exec
+from envprobe.process.environ_libc import read_libc
+from envprobe.process.handle import (
+    AccessRefused,
+    MemoryFault,
+    ProcessGone,
+    ProcessHandle,
+    Unsupported,
+)
+from envprobe.process.maps import AddressSpace
+from envprobe.process.memory import Memory
+from envprobe.process.runtime import interpreter
+from envprobe.process.scope import Scope
+from envprobe.process.tree import Member, start_time, title_through
+
+AT_SECURE: Final = 23
+_TRIES: Final = 2
+_DELETED: Final = " (deleted)"
+_MAX_RUN_ID: Final = 200
+_RUN_ID: Final = "SGLANG_RUN_ID"
+_LIVE: Final = "the live C environ"
+T = TypeVar("T")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Facts:
+    """What one process shows; the fields are those of `model.Process`.
+
+    `member` is the listing's entry, brought up to date; `ended` is true if the process was gone,
+    or another image, each time its reads finished, and for a zombie.
+    """
+
+    member: Member
+    identity: Identity
+    start_time: float
+    exec_view: Environment
+    libc_view: Environment
+    uid: int = -1
+    inner_pid: int | None = None
+    exe_deleted: bool = False
+    cwd: str | None = None
+    secure: bool | None = None
+    interpreter: Interpreter | None = None
+    cgroup: str = ""
+    same_user_namespace: bool | None = None
+    same_mount_namespace: bool | None = None
+    ended: bool = False
+    notes: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Look:
+    """How to look at a process: `wanted` says of which variables the values are kept.
+
+    `boot` is the Unix time of the boot. Without `memory` nothing is read that a stalled mapping
+    could hold up: the live C environ is then reported as not answering within `deadline` seconds.
+    """
+
+    wanted: Callable[[str], bool]
+    boot: float
+    deadline: float
+    memory: bool = True
+
+    def read(self, member: Member) -> Facts | None:
+        """Read a listed process; None if it is gone or its number belongs to another one now."""
+        facts = None
+        for _ in range(_TRIES):
+            try:
+                with ProcessHandle.open(member.pid) as handle:
+                    if handle.start_ticks != member.start_ticks:
+                        return facts
+                    facts = self._once(handle, member)
+            except ProcessGone:
+                return dataclasses.replace(facts, ended=True) if facts else None
+            except AccessRefused as refused:
+                return self.unread(member, *_words(member.pid, refused))
+            if not facts.ended:
+                break
+        return facts
+
+    def silent(self, member: Member) -> Facts:
+        """Return the facts of a process that did not even answer without its memory."""
+        return self.unread(member, *self._not_answering(member.pid, "process"))
+
+    def crashed(self, member: Member) -> Facts:
+        """Return the facts of a process on which the reader child died."""
+        return self.unread(
+            member,
+            f"reading process {member.pid} ended the child that read it",
+            "Run envprobe again, with more memory if its limit is tight; if it happens again, "
+            "report it with the version of envprobe.",
+        )
+
+    def unread(self, member: Member, reason: str, remedy: str) -> Facts:
+        """Return facts in which both views are unreadable for one reason."""
+        start = start_time(member.start_ticks, self.boot)
+        return Facts(
+            member=member,
+            identity=Identity(member.pid, member.start_ticks),
+            start_time=start,
+            exec_view=_unreadable(View.EXEC, reason, remedy, start),
+            libc_view=_unreadable(View.LIBC, reason, remedy),
+            notes=(reason,),
+        )
+
+    def _not_answering(self, pid: int, what: str) -> tuple[str, str]:
+        return (
+            f"{what} {pid} does not answer within {self.deadline:g} s",
+            "Look for a stalled file system that it has mapped (NFS, FUSE) and for its kernel "
+            f"stack (/proc/{pid}/stack, as root), and run envprobe again once that answers.",
+        )
+
+    def _once(self, handle: ProcessHandle, member: Member) -> Facts:
+        """Read all, then look whether it still is the process and image that it was."""
+        stat = handle.stat()
+        zombie = stat.state in "ZX" and handle.living_task() is None
+        title = title_through(handle)
+        exe = _try(lambda: handle.readlink("exe"), None)
+        auxv = _try(lambda: handle.read("auxv"), b"")
+        start = start_time(handle.start_ticks, self.boot)
+        exec_view = read_exec(handle, at=start, wanted=self.wanted)
+        if self.memory:
+            identity, libc_view, runtime, alive = self._live(handle)
+        else:
+            words = self._not_answering(handle.pid, "the memory of process")
+            libc_view = _unreadable(View.LIBC, *words)
+            identity, runtime, alive = handle.identity(), None, handle.same()
+        status = _try(handle.status, None)
+        return Facts(
+            member=dataclasses.replace(
+                member,
+                ppid=stat.ppid,
+                state=stat.state,
+                comm=stat.comm,
+                title=title,
+                exe=exe,
+                random=identity.random,
+                vector=_digest(auxv),
+                run_id=_run_id(libc_view, exec_view),
+            ),
+            identity=identity,
+            start_time=start,
+            exec_view=exec_view,
+            libc_view=libc_view,
+            uid=status.uids[1] if status and status.uids else -1,
+            inner_pid=status.inner_pid if status else None,
+            exe_deleted=bool(exe and exe.endswith(_DELETED)),
+            cwd=_try(lambda: handle.readlink("cwd"), None),
+            secure=_secure(handle),
+            interpreter=runtime,
+            cgroup=_cgroup(handle),
+            same_user_namespace=_same_namespace(handle, "user"),
+            same_mount_namespace=_same_namespace(handle, "mnt"),
+            ended=zombie or not alive,
+        )
+
+    def _live(
+        self, handle: ProcessHandle
+    ) -> tuple[Identity, Environment, Interpreter | None, bool]:
+        """Read the memory: the identity, the libc view, the runtime, and whether all held."""
+        try:
+            memory = Memory.open(handle)
+        except (AccessRefused, Unsupported) as failure:
+            words = explain(handle, failure, _LIVE)
+            return handle.identity(), _unreadable(View.LIBC, *words), None, handle.same()
+        with memory:
+            identity = handle.identity(memory)
+            libc_view, runtime = self._libc(handle, memory)
+            alive = memory.alive() and handle.verify(identity, memory)
+        # glibc makes the stack protector's secret of these bytes: they must not leave this process.
+        named = dataclasses.replace(identity, random=_digest(bytes.fromhex(identity.random)))
+        return named, libc_view, runtime, alive
+
+    def _libc(
+        self, handle: ProcessHandle, memory: Memory
+    ) -> tuple[Environment, Interpreter | None]:
+        try:
+            space = AddressSpace(handle)
+        except AccessRefused as refused:
+            return _unreadable(View.LIBC, *explain(handle, refused, _LIVE)), None
+        with space:
+            try:
+                scope = Scope(handle, memory, space)
+            except (AccessRefused, MemoryFault, NotElf, ProcessGone, Unsupported):
+                return read_libc(handle, memory, space, self.wanted), None
+            view = read_libc(handle, memory, space, self.wanted, scope=scope)
+            return view, _try(lambda: interpreter(scope), None)
+
+
+def _try(read: Callable[[], T], instead: T) -> T:
+    """Return what can be read, `instead` if the kernel refuses it; raises ProcessGone."""
+    try:
+        return read()
+    except AccessRefused:
+        return instead
+
+
+def _digest(raw: bytes) -> str:
+    return hashlib.sha256(raw).hexdigest()[:32] if raw else ""
+
+
+def _words(pid: int, refused: AccessRefused) -> tuple[str, str]:
+    return explain(pid, refused, "the process")
+
+
+def _unreadable(view: View, reason: str, remedy: str, at: float | None = None) -> Environment:
+    block = BlockState.UNREADABLE if view is View.EXEC else None
+    status = EnvironmentStatus.UNREADABLE
+    return Environment(view, status, block=block, at=at, reason=reason, remedy=remedy)
+
+
+def _secure(handle: ProcessHandle) -> bool | None:
+    try:
+        vector = handle.auxv()
+    except (AccessRefused, Unsupported):
+        return None
+    return bool(vector[AT_SECURE]) if AT_SECURE in vector else None
+
+
+def _cgroup(handle: ProcessHandle) -> str:
+    raw = _try(lambda: handle.read("cgroup"), b"")
+    return cgroups.main_group(cgroups.parse(os.fsdecode(raw)))
+
+
+def _same_namespace(handle: ProcessHandle, kind: str) -> bool | None:
+    theirs = handle.namespace(kind)
+    return None if theirs is None else theirs == _own_namespace(kind)
+
+
+@functools.cache
+def _own_namespace(kind: str) -> int:
+    return os.stat(f"/proc/self/ns/{kind}").st_ino
+
+
+def _run_id(*views: Environment) -> str:
+    """Return SGLANG_RUN_ID from the first view that has it; "" if none does."""
+    for view in views:
+        value = view.entries.get(_RUN_ID)
+        if value is not None:
+            return os.fsdecode(value.reveal()[:_MAX_RUN_ID])
+    return ""
