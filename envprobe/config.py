@@ -1,10 +1,12 @@
-"""What the user expects: the types, and the command line's expressions."""
+"""What the user expects: the types, and how the file and the command line are joined."""
 
 from __future__ import annotations
 
 import dataclasses
 import enum
+from collections.abc import Iterable
 
+from envprobe.errors import UsageError
 from envprobe.model import Value
 
 
@@ -38,8 +40,8 @@ class Expectation:
 class Config:
     """Everything expected of one target, from envprobe.toml and the command line together.
 
-    `workers` maps a role's name to its expected number; `ignore` and `allow_unknown` a check's slug
-    to the reason.
+    `workers` maps a role's name to its expected number ("": workers of any role); `ignore` and
+    `allow_unknown` a check's slug to the reason.
     """
 
     expectations: tuple[Expectation, ...] = ()
@@ -47,3 +49,65 @@ class Config:
     ignore: dict[str, str] = dataclasses.field(default_factory=dict)
     allow_unknown: dict[str, str] = dataclasses.field(default_factory=dict)
     strict: bool = False
+
+
+def combine(
+    config: Config,
+    *,
+    expectations: Iterable[Expectation] = (),
+    workers: dict[str, int] | None = None,
+    allow_unknown: Iterable[str] = (),
+    strict: bool = False,
+) -> Config:
+    """Return `config` with what the command line adds; `allow_unknown` holds slugs of checks.
+
+    An expectation of the command line replaces those of the file for the same variable and role.
+    Raises UsageError when two expectations cannot both hold.
+    """
+    added = tuple(expectations)
+    replaced = {(one.name, one.role) for one in added}
+    kept = tuple(one for one in config.expectations if (one.name, one.role) not in replaced)
+    refuse_contradictions(added)
+    allowed = dict.fromkeys(allow_unknown, "--allow-unknown")
+    return dataclasses.replace(
+        config,
+        expectations=kept + added,
+        workers={**config.workers, **(workers or {})},
+        allow_unknown={**config.allow_unknown, **allowed},
+        strict=config.strict or strict,
+    )
+
+
+def refuse_contradictions(expectations: Iterable[Expectation]) -> None:
+    """Raise UsageError if two expectations on one variable and role cannot both hold."""
+    seen: dict[tuple[str, str], list[Expectation]] = {}
+    for one in expectations:
+        for other in seen.setdefault((one.name, one.role), []):
+            if _contradict(one, other):
+                raise UsageError(
+                    f"{one.name} is expected in two ways that cannot both hold"
+                    f" ({other.origin} and {one.origin})",
+                    "Keep one of the two.",
+                )
+        seen[one.name, one.role].append(one)
+
+
+def _contradict(one: Expectation, other: Expectation) -> bool:
+    rules = {one.rule, other.rule}
+    if Rule.SAME in rules:
+        return False
+    if Rule.ABSENT in rules:
+        return len(rules) > 1
+    choices = [set(e.values) for e in (one, other) if e.rule in (Rule.EXACT, Rule.ONE_OF)]
+    return len(choices) > 1 and not choices[0] & choices[1]
+
+
+def did_you_mean(word: str, choices: Iterable[str]) -> str:
+    """Return a sentence that names the nearest choice, or else all of them."""
+    import difflib
+
+    known = sorted(choices)
+    near = difflib.get_close_matches(word, known, n=1)
+    if near:
+        return f"Did you mean {near[0]!r}?"
+    return f"Known: {', '.join(known)}." if known else ""

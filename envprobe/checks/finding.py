@@ -5,10 +5,13 @@ from __future__ import annotations
 import dataclasses
 import enum
 from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 from envprobe.config import Config
 from envprobe.model import SILENCE, Confidence, Sentence
 from envprobe.routes.types import Break, Routing
+
+Made = TypeVar("Made")
 
 
 class Severity(str, enum.Enum):
@@ -46,10 +49,28 @@ class Finding:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Context:
-    """All that a check may look at."""
+    """All that a check may look at; `once` keeps what several checks compute from it."""
 
     routing: Routing
     config: Config
+    memo: dict[Callable[[Context], Any], Any] = dataclasses.field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    def once(self, compute: Callable[[Context], Made]) -> Made:
+        """Return `compute(self)`, computed at the first call only."""
+        if compute not in self.memo:
+            self.memo[compute] = compute(self)
+        found: Made = self.memo[compute]
+        return found
+
+
+class Undetermined(str, enum.Enum):
+    """Whether a check's findings mean "could not tell"."""
+
+    NEVER = "never"
+    SOMETIMES = "sometimes"
+    ALWAYS = "always"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -57,7 +78,8 @@ class Check:
     """A check: its id (EPnnn), slug, worst severity, documentation and the function that judges.
 
     `summary` is one line; `why` says what goes wrong in a server; `mend` how to mend it. The
-    documentation page and `envprobe explain` are made of these.
+    documentation page and `envprobe explain` are made of these. `undetermined` says whether its
+    findings mean "could not tell" (exit code 3).
     """
 
     id: str
@@ -67,3 +89,4 @@ class Check:
     why: str
     mend: str
     run: Callable[[Context], Iterable[Finding]]
+    undetermined: Undetermined = Undetermined.NEVER

@@ -1,0 +1,105 @@
+"""How findings tell of a break: where it is, every cause that fits, and what to do about each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from envprobe.checks import who
+from envprobe.checks.finding import Context
+from envprobe.model import SILENCE, Confidence, Sentence
+from envprobe.routes.types import Break, Cause, Change, Route
+
+_VERBS: Final = {
+    Change.LOST: "lost",
+    Change.CHANGED: "changed",
+    Change.APPEARED: "set",
+    Change.NEVER_THERE: "never there",
+}
+
+
+def where(context: Context, route: Route, found: Break, others: int = 0) -> str:
+    """Return where a break lies, in words; `others` is how many more workers share it."""
+    if found.change is Change.NEVER_THERE:
+        return f"never there, from {who.place(context, route.stops[found.before])} on"
+    before, after = route.stops[found.before], route.stops[found.after]
+    verb = _VERBS[found.change]
+    more = f" (and {others} more {'worker' if others == 1 else 'workers'})" if others else ""
+    # With a stand-in for its exec view the change may have come before the process did.
+    if before.pid == after.pid and not who.is_stand_in(before):
+        views = f"its {before.view.value} view and its {after.view.value} view"
+        return f"{verb} in {who.named(context, after.pid)}{more}, between {views}"
+    return f"{verb} between {who.place(context, before)} and {who.place(context, after)}{more}"
+
+
+def evidence(context: Context, route: Route, found: Break, others: int = 0) -> Iterator[Sentence]:
+    """Return every cause that fits, each with the evidence for and against it.
+
+    `route` is the one that the causes speak of; `others` more workers share them.
+    """
+    if found.writer:
+        yield Sentence.of(f"known writer: {found.writer}.")
+    if others:
+        yield Sentence.of(
+            f"The causes are told for {who.named(context, route.pid)};"
+            f" {others} more {'has' if others == 1 else 'have'} the same."
+        )
+    word = "cause" if found.confidence is Confidence.PROVED else "possible cause"
+    for cause in found.causes:
+        yield _prefixed(f"{word}: ", cause.sentence)
+        yield from (_prefixed("for it: ", one) for one in cause.evidence_for)
+        yield from (_prefixed("against it: ", one) for one in cause.evidence_against)
+    if len(found.causes) > 1:
+        yield Sentence.of("What can be read now does not tell these causes apart.")
+
+
+def remedy(found: Break | None, otherwise: str) -> Sentence:
+    """Return what to do about each cause, or `otherwise` where the causes say nothing."""
+    if found is None:
+        return Sentence.of(otherwise)
+    if found.writer:
+        return Sentence.of(
+            "The framework writes it: use the framework's own option for it, or expect the value"
+            " that the framework writes."
+        )
+    return _joined(_remedies(found.causes)) or Sentence.of(otherwise)
+
+
+def key(route: Route | None, found: Break | None) -> tuple[object, ...]:
+    """Return what two breaks of one variable share when one finding tells of both.
+
+    Breaks before the worker share their place; breaks within one, its kind of place.
+    """
+    if route is None or found is None:
+        return ()
+    before, after = route.stops[found.before], route.stops[found.after]
+    own = before.pid == route.pid
+    return (
+        found.change,
+        "own" if own else before.pid,
+        before.view,
+        after.pid == route.pid or after.pid,
+        after.view,
+        tuple(cause.id for cause in found.causes),
+        found.confidence,
+        found.writer,
+    )
+
+
+def _remedies(causes: Iterable[Cause]) -> tuple[Sentence, ...]:
+    found = dict.fromkeys(cause.remedy for cause in causes if cause.remedy.parts)
+    return tuple(found)
+
+
+def _joined(sentences: tuple[Sentence, ...]) -> Sentence | None:
+    if not sentences:
+        return None
+    first, *others = sentences
+    parts = list(first.parts)
+    for one in others:
+        parts += [" Or: ", *one.parts]
+    return Sentence(tuple(parts))
+
+
+def _prefixed(words: str, sentence: Sentence) -> Sentence:
+    return Sentence((words, *sentence.parts)) if sentence.parts else SILENCE

@@ -1,0 +1,240 @@
+"""The configuration file: finding it, trusting it, and reading what it expects."""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import os
+import stat
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from envprobe.config import Config, Expectation, Rule, did_you_mean, refuse_contradictions
+from envprobe.errors import UsageError
+from envprobe.expectations import MAX_WORKERS, checked_name, environment_value, list_item
+
+DEFAULT_NAME: Final = "envprobe.toml"
+MAX_BYTES: Final = 1 << 20
+
+_TOP: Final = ("expect", "ignore", "allow-unknown")
+_EXPECT: Final = ("env", "env-by-role", "workers")
+_FLAGS: Final = {"set": Rule.SET, "absent": Rule.ABSENT, "same": Rule.SAME}
+_RULES: Final = (*_FLAGS, "contains", "one-of")
+_FORMS: Final = (
+    'Write NAME = "value", or NAME = {set = true}, {absent = true}, {contains = "item"},'
+    ' {one-of = ["a", "b"]} or {same = true}.'
+)
+
+
+def load(
+    path: str | os.PathLike[str] | None,
+    check_slug: Callable[[str], str],
+    roles: Iterable[str] = (),
+    environ: Mapping[str, str] = os.environ,
+) -> Config:
+    """Return what a configuration file expects.
+
+    `path` None means ./envprobe.toml, and nothing is expected if there is none. `check_slug` turns
+    the id or slug of a check into its slug or raises UsageError; `roles` are the names of the table
+    of roles; `environ` is the caller's environment (SUDO_UID, SUDO_GID). Raises UsageError, naming
+    file and key and never a value.
+    """
+    shown = os.fspath(path) if path is not None else DEFAULT_NAME
+    try:
+        raw = _read(shown, environ)
+    except FileNotFoundError:
+        if path is None:
+            return Config()
+        raise UsageError(
+            f"{shown}: there is no such file", "Give --config an existing file."
+        ) from None
+    return _File(shown, check_slug, tuple(roles)).config(_parse(shown, raw))
+
+
+def _read(path: str, environ: Mapping[str, str]) -> bytes:
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError) as error:
+        reason = os.strerror(getattr(error, "errno", None) or errno.EINVAL)
+        raise UsageError(f"{path} cannot be opened: {reason}", "Give a readable file.") from None
+    try:
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode):
+            raise UsageError(f"{path} is no regular file", "Give a plain TOML file.")
+        if os.geteuid() == 0:
+            _refuse_untrusted(path, status, environ)
+        return _read_bounded(path, handle)
+    finally:
+        os.close(handle)
+
+
+def _read_bounded(path: str, handle: int) -> bytes:
+    parts = bytearray()
+    while len(parts) <= MAX_BYTES:
+        part = os.read(handle, MAX_BYTES + 1 - len(parts))
+        if not part:
+            return bytes(parts)
+        parts += part
+    raise UsageError(f"{path} is longer than {MAX_BYTES} bytes", "Give a smaller file.")
+
+
+def _refuse_untrusted(path: str, status: os.stat_result, environ: Mapping[str, str]) -> None:
+    """Raise UsageError if someone else than root or the caller could have written the file.
+
+    What root is told to ignore or to expect must not come from a file that another user planted in
+    the directory at hand; a symbolic link there counts as much as the file.
+    """
+    users = {0, *_number(environ.get("SUDO_UID"))}
+    groups = {0, *_number(environ.get("SUDO_GID"))}
+    owners = {status.st_uid, os.lstat(path).st_uid}
+    if not owners <= users:
+        raise UsageError(
+            f"{path} belongs to another user, and envprobe runs as root",
+            f"Run `chown root {path}` if you trust it, or give another file with --config.",
+        )
+    by_group = status.st_mode & stat.S_IWGRP and status.st_gid not in groups
+    if by_group or status.st_mode & stat.S_IWOTH:
+        raise UsageError(
+            f"{path} can be written by other users, and envprobe runs as root",
+            f"Run `chmod go-w {path}` after you have checked what it says.",
+        )
+
+
+def _number(text: str | None) -> Iterator[int]:
+    if text and text.isascii() and text.isdecimal() and len(text) < 11:
+        yield int(text)
+
+
+def _parse(path: str, raw: bytes) -> dict[str, Any]:
+    # The name of the parser differs: the standard library has it from Python 3.11 on.
+    toml: Any = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
+    try:
+        document: dict[str, Any] = toml.loads(raw.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        line = raw[: error.start].count(b"\n") + 1
+        raise UsageError(f"{path}: line {line} is no UTF-8", "Save the file as UTF-8.") from None
+    except toml.TOMLDecodeError as error:
+        raise UsageError(f"{path} is no valid TOML: {error}", "Mend that line.") from None
+    except (ValueError, RecursionError):
+        raise UsageError(
+            f"{path} is no valid TOML: a number is too long or tables are nested too deeply",
+            "Write values of variables in quotes.",
+        ) from None
+    return document
+
+
+class _File:
+    """One parsed file: turns its tables into a Config, and knows how to name a key in an error."""
+
+    def __init__(self, path: str, check_slug: Callable[[str], str], roles: tuple[str, ...]) -> None:
+        self.path = path
+        self.name = os.path.basename(path)
+        self.check_slug = check_slug
+        self.roles = roles
+
+    def config(self, document: dict[str, Any]) -> Config:
+        self.known(document, _TOP, "")
+        expect = self.table(document, "expect", "expect")
+        self.known(expect, _EXPECT, "expect")
+        expectations = tuple(self.environment(expect))
+        refuse_contradictions(expectations)
+        return Config(
+            expectations=expectations,
+            workers=self.counts(self.table(expect, "workers", "expect.workers")),
+            ignore=self.reasons(document, "ignore"),
+            allow_unknown=self.reasons(document, "allow-unknown"),
+        )
+
+    def error(self, key: str, problem: str, remedy: str = "") -> UsageError:
+        return UsageError(f"{self.path}: [{key}] {problem}", remedy)
+
+    def table(self, parent: dict[str, Any], name: str, key: str) -> dict[str, Any]:
+        found = parent.get(name, {})
+        if not isinstance(found, dict):
+            raise self.error(key, "must be a table", f"Write [{key}] on a line of its own.")
+        return found
+
+    def known(self, table: dict[str, Any], keys: Iterable[str], key: str) -> None:
+        for name in table:
+            if name not in keys:
+                where = f"[{key}] " if key else ""
+                raise UsageError(
+                    f"{self.path}: {where}has no key {name!r}", did_you_mean(name, keys)
+                )
+
+    def role(self, name: str, key: str) -> str:
+        if self.roles and name not in self.roles:
+            raise self.error(key, f"there is no role {name!r}", did_you_mean(name, self.roles))
+        return name
+
+    def environment(self, expect: dict[str, Any]) -> Iterator[Expectation]:
+        yield from self.variables(self.table(expect, "env", "expect.env"), "", "expect.env")
+        by_role = self.table(expect, "env-by-role", "expect.env-by-role")
+        for role in by_role:
+            key = f"expect.env-by-role.{role}"
+            yield from self.variables(self.table(by_role, role, key), self.role(role, key), key)
+
+    def variables(self, table: dict[str, Any], role: str, key: str) -> Iterator[Expectation]:
+        for name, stated in table.items():
+            checked_name(name, f"{self.path}: [{key}]")
+            origin = f"{self.name} [{key}] {name}"
+            for rule, texts in self.demands(f"{key}.{name}", stated):
+                make = list_item if rule is Rule.CONTAINS else environment_value
+                values = tuple(make(name, text, f"{self.path}: [{key}]") for text in texts)
+                yield Expectation(name, rule, values, role, origin)
+
+    def demands(self, key: str, stated: Any) -> Iterator[tuple[Rule, tuple[str, ...]]]:
+        if isinstance(stated, str):
+            yield Rule.EXACT, (stated,)
+            return
+        if not isinstance(stated, dict):
+            raise self.error(key, "must be a string or a table (put the value in quotes)", _FORMS)
+        self.known(stated, _RULES, key)
+        if len(stated) != 1:
+            raise self.error(key, "must state exactly one rule", _FORMS)
+        ((word, demand),) = stated.items()
+        if word in _FLAGS:
+            if demand is not True:
+                raise self.error(key, f"{word} can only be true", _FORMS)
+            yield _FLAGS[word], ()
+        elif word == "one-of":
+            yield Rule.ONE_OF, self.strings(key, word, demand)
+        else:
+            for item in self.strings(key, word, [demand] if isinstance(demand, str) else demand):
+                yield Rule.CONTAINS, (item,)
+
+    def strings(self, key: str, word: str, demand: Any) -> tuple[str, ...]:
+        if isinstance(demand, list) and demand and all(isinstance(one, str) for one in demand):
+            return tuple(demand)
+        raise self.error(key, f"{word} needs strings, at least one", _FORMS)
+
+    def counts(self, table: dict[str, Any]) -> dict[str, int]:
+        for role, number in table.items():
+            self.role(role, "expect.workers")
+            # bool is a subclass of int.
+            if type(number) is not int or not 0 < number <= MAX_WORKERS:
+                raise self.error(
+                    f"expect.workers.{role}",
+                    f"must be a whole number from 1 to {MAX_WORKERS}",
+                    f"Write for example {role} = 8.",
+                )
+        return dict(table)
+
+    def reasons(self, document: dict[str, Any], name: str) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for check, reason in self.table(document, name, name).items():
+            try:
+                slug = self.check_slug(check)
+            except UsageError as error:
+                raise self.error(name, error.message, error.remedy) from None
+            if slug in found:
+                raise self.error(name, f"names the check {slug} twice", "Keep one of the two.")
+            if not isinstance(reason, str) or not reason.strip():
+                raise self.error(
+                    f"{name}.{check}", "needs a reason", f'Write {check} = "why this is accepted".'
+                )
+            found[slug] = reason.strip()
+        return found

@@ -1,0 +1,409 @@
+"""The checks that speak of expectations."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from envprobe.checks.finding import Severity
+from envprobe.config import Expectation, Rule
+from envprobe.model import (
+    BlockState,
+    Confidence,
+    EdgeKind,
+    Environment,
+    EnvironmentStatus,
+    Role,
+    Value,
+    View,
+)
+from envprobe.routes.types import CauseId
+from tests.unit.checks.scene import (
+    BASE,
+    ROOT,
+    Scene,
+    evidence,
+    exec_view,
+    libc_view,
+    of,
+    one,
+    refused,
+    scheduler,
+    sglang,
+    slugs,
+    text,
+    values,
+    view_of,
+    wiped,
+    worker,
+)
+
+RING = {"NCCL_ALGO": "Ring"}
+
+
+def lost_in_one() -> Scene:
+    """Two schedulers; the parent spawned the second without the variable."""
+    return worker(sglang(2, server=RING), 111, {}, exec={})
+
+
+def test_a_healthy_server_with_all_that_is_expected_gives_nothing() -> None:
+    scene = sglang(2, server={**RING, "PYTHONPATH": "/opt/hooks", "EMPTY": ""})
+    result = scene.run("NCCL_ALGO=Ring", "NCCL_ALGO", "PYTHONPATH~=/opt/hooks", "EMPTY=", "!GONE")
+    assert result.findings == ()
+
+
+# --- env-missing ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("expected", ["NCCL_ALGO=Ring", "NCCL_ALGO", "NCCL_ALGO~=Ring"])
+def test_a_variable_that_one_worker_lacks(expected: str) -> None:
+    finding = one(lost_in_one().run(expected), "env-missing")
+    assert (finding.severity, finding.pids, finding.variable) == (
+        Severity.ERROR,
+        (111,),
+        "NCCL_ALGO",
+    )
+    assert finding.confidence is Confidence.PROVED
+    assert not finding.undetermined
+    message = text(finding.message)
+    assert "scheduler TP1 (PID 111)" in message
+    assert "lost between the libc view of server (PID 100)" in message
+    assert "the exec view of scheduler TP1 (PID 111)" in message
+    (found,) = finding.breaks
+    told = evidence(finding)
+    for cause in found.causes:
+        assert text(cause.sentence) in told
+    assert "Expected by --expect." in told
+    assert text(finding.remedy)
+
+
+def test_a_variable_that_nobody_has_was_never_set_and_is_one_finding() -> None:
+    finding = one(sglang(8).run("NCCL_ALGO=Ring"), "env-missing")
+    assert finding.pids == tuple(range(110, 118))
+    assert "all 8 workers" in text(finding.message)
+    assert "never there, from the exec view of server (PID 100) on" in text(finding.message)
+    assert {cause.id for cause in finding.breaks[0].causes} == {CauseId.NEVER_SET}
+    assert len(finding.breaks) == 8
+
+
+def test_workers_that_lost_it_at_different_places_are_two_findings() -> None:
+    scene = worker(sglang(4, server=RING), 111, {}, exec={})
+    scene = worker(worker(scene, 112, {}, exec={}), 113, {}, exec=RING)
+    found = of(scene.run("NCCL_ALGO"), "env-missing")
+    assert [finding.pids for finding in found] == [(111, 112), (113,)]
+    assert "and 1 more worker" in text(found[0].message)
+    assert "1 more has the same" in evidence(found[0])
+    assert "lost in scheduler TP3 (PID 113), between its exec view and its libc view" in text(
+        found[1].message
+    )
+
+
+def test_an_expected_empty_value_is_not_satisfied_by_absence() -> None:
+    result = sglang(1).run("NCCL_DEBUG=")
+    assert "expected: set and empty" in text(one(result, "env-missing").message)
+    assert slugs(sglang(1, server={"NCCL_DEBUG": ""}).run("NCCL_DEBUG=")) == set()
+
+
+def test_two_expectations_on_one_variable_are_told_apart() -> None:
+    found = of(sglang(1).run("PYTHONPATH~=/a", "PYTHONPATH~=/b"), "env-missing")
+    assert ["/a" in text(finding.message) for finding in found] == [True, False]
+
+
+def test_an_expectation_for_a_role_speaks_of_that_role_only() -> None:
+    scene = sglang(2, server=RING)
+    scene.add(120, ROOT, role=Role("detokenizer", "sglang", evidence="title"), exec={})
+    wanted = Expectation("NCCL_ALGO", Rule.SET, role="detokenizer")
+    assert one(scene.run(wanted), "env-missing").pids == (120,)
+    assert slugs(scene.run("NCCL_ALGO")) == set()
+
+
+# --- env-wrong-value -----------------------------------------------------------------------------
+
+
+def test_another_value_than_expected() -> None:
+    scene = worker(sglang(2, server=RING), 111, {"NCCL_ALGO": "Tree"})
+    finding = one(scene.run("NCCL_ALGO=Ring"), "env-wrong-value")
+    assert (finding.severity, finding.pids) == (Severity.ERROR, (111,))
+    message = text(finding.message)
+    assert "NCCL_ALGO is Tree in scheduler TP1 (PID 111); expected: Ring" in message
+    assert "changed in scheduler TP1 (PID 111), between its exec view and its libc view" in message
+    told = evidence(finding)
+    assert "In the exec view of scheduler TP1 (PID 111): Ring." in told
+    assert "In the libc view of scheduler TP1 (PID 111): Tree." in told
+
+
+def test_a_wrong_value_that_was_there_from_the_start_says_so() -> None:
+    finding = one(sglang(2, server=RING).run("NCCL_ALGO=Tree"), "env-wrong-value")
+    assert finding.pids == (110, 111)
+    assert "it is so from the exec view of server (PID 100) on" in text(finding.message)
+    assert finding.breaks == ()
+    assert "NCCL_ALGO" in text(finding.remedy)
+
+
+def test_the_break_is_where_the_route_stops_to_satisfy_the_expectation() -> None:
+    scene = sglang(1, server={"NCCL_PROTO": "LL"}, server_exec={"NCCL_PROTO": "Simple"})
+    scene = worker(scene, 110, {"NCCL_PROTO": "LL128"})
+    finding = one(scene.run("NCCL_PROTO=Simple"), "env-wrong-value")
+    assert "changed in server (PID 100), between its exec view and its libc view" in text(
+        finding.message
+    )
+
+
+def test_what_a_known_writer_did_against_an_expectation_is_an_error_that_names_it() -> None:
+    scene = sglang(
+        2,
+        server={"CUDA_DEVICE_MAX_CONNECTIONS": "8"},
+        server_exec={"CUDA_DEVICE_MAX_CONNECTIONS": "1"},
+    )
+    result = scene.run("CUDA_DEVICE_MAX_CONNECTIONS=1")
+    finding = one(result, "env-wrong-value")
+    assert finding.pids == (110, 111)
+    assert "known writer: " in evidence(finding)
+    assert of(result, "framework-wrote") == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected", "says"),
+    [
+        (Rule.ONE_OF, (b"LL", b"Simple"), "expected: LL or Simple"),
+        (Rule.CONTAINS, (b"LL",), "expected: a list with the element LL"),
+    ],
+)
+def test_other_rules_say_what_they_demand(
+    rule: Rule, expected: tuple[bytes, ...], says: str
+) -> None:
+    wanted = Expectation("NCCL_PROTO", rule, tuple(map(Value, expected)))
+    finding = one(sglang(1, server={"NCCL_PROTO": "LL128"}).run(wanted), "env-wrong-value")
+    assert says in text(finding.message)
+    assert slugs(sglang(1, server={"NCCL_PROTO": "LL"}).run(wanted)) == set()
+
+
+def test_many_different_wrong_values_are_one_finding_that_names_three() -> None:
+    scene = sglang(6, server=RING)
+    for rank in range(6):
+        scene = worker(scene, 110 + rank, {"NCCL_ALGO": f"v{rank}"})
+    message = text(one(scene.run("NCCL_ALGO=Ring"), "env-wrong-value").message)
+    assert "v0 or v1 or v2 or one of 3 other values in all 6 workers" in message
+
+
+def test_relative_elements_count_from_the_directory_of_the_worker() -> None:
+    scene = sglang(2, server={"PYTHONPATH": "hooks"}).change(111, cwd="/elsewhere")
+    finding = one(scene.run("PYTHONPATH~=/srv/hooks"), "env-wrong-value")
+    assert finding.pids == (111,)
+
+
+SAME = Expectation("CUDA_MODULE_LOADING", Rule.SAME)
+
+
+def test_same_names_whoever_differs_from_the_majority() -> None:
+    scene = worker(sglang(3, server={"CUDA_MODULE_LOADING": "LAZY"}), 112, {})
+    finding = one(scene.run(SAME), "env-wrong-value")
+    assert finding.pids == (112,)
+    assert "absent" in text(finding.message)
+    assert "expected: the same in all of them" in text(finding.message)
+
+
+@pytest.mark.parametrize("server", [{}, {"CUDA_MODULE_LOADING": "LAZY"}])
+def test_same_holds_where_all_agree_on_a_value_or_on_absence(server: dict[str, str]) -> None:
+    assert slugs(sglang(3, server=server).run(SAME)) == set()
+
+
+def test_same_does_not_take_the_unreadable_for_the_different() -> None:
+    scene = view_of(sglang(3, server={"CUDA_MODULE_LOADING": "LAZY"}), 112, refused(View.LIBC))
+    result = scene.run(SAME)
+    assert of(result, "env-wrong-value") == []
+    assert one(result, "env-unknown").pids == (112,)
+
+
+# --- env-forbidden -------------------------------------------------------------------------------
+
+
+def test_a_forbidden_variable() -> None:
+    scene = worker(sglang(2), 111, {"NCCL_P2P_DISABLE": ""}, exec={"NCCL_P2P_DISABLE": ""})
+    finding = one(scene.run("!NCCL_P2P_DISABLE"), "env-forbidden")
+    assert (finding.severity, finding.pids) == (Severity.ERROR, (111,))
+    assert "NCCL_P2P_DISABLE" in text(finding.message)
+    assert "expected: absent" in text(finding.message)
+    assert "unset NCCL_P2P_DISABLE" in text(finding.remedy) or finding.breaks
+    assert slugs(sglang(2).run("!NCCL_P2P_DISABLE")) == set()
+
+
+def test_a_forbidden_variable_whose_value_was_not_read_is_there_all_the_same() -> None:
+    scene = sglang(1)
+    entries = {**values(BASE), "SECRET_MODE": None}
+    view = Environment(View.LIBC, EnvironmentStatus.COMPLETE, entries)
+    scene = view_of(scene, 110, view)
+    assert one(scene.run("!SECRET_MODE"), "env-forbidden").pids == (110,)
+    assert of(scene.run("SECRET_MODE"), "env-missing") == []
+    unknown = one(scene.run("SECRET_MODE=1"), "env-unknown")
+    assert "not read in this scan" in text(unknown.message)
+
+
+# --- env-unknown ---------------------------------------------------------------------------------
+
+
+def test_what_cannot_be_read_is_neither_missing_nor_right() -> None:
+    scene = view_of(sglang(2, server=RING), 111, refused(View.LIBC, "no ptrace", "Run as root."))
+    result = scene.run("NCCL_ALGO=Ring", "!NCCL_PROTO")
+    finding = one(result, "env-unknown")
+    assert (finding.pids, finding.undetermined) == ((111,), True)
+    assert "NCCL_ALGO and NCCL_PROTO" in text(finding.message)
+    assert "no ptrace" in text(finding.message)
+    assert text(finding.remedy) == "Run as root."
+    assert {"env-missing", "env-forbidden", "env-wrong-value"}.isdisjoint(slugs(result))
+
+
+def test_unknowns_with_different_reasons_are_told_apart() -> None:
+    scene = view_of(sglang(3), 111, refused(View.LIBC, "no ptrace"))
+    changing = Environment(View.LIBC, EnvironmentStatus.CHANGING)
+    scene = view_of(scene, 112, changing)
+    found = of(scene.run("!NCCL_ALGO"), "env-unknown")
+    assert [finding.pids for finding in found] == [(111,), (112,)]
+    assert "changed at each attempt" in text(found[1].message)
+
+
+def test_a_partly_read_view_decides_what_it_holds_and_nothing_else() -> None:
+    partial = libc_view(RING, status=EnvironmentStatus.PARTIAL, reason="too long")
+    scene = view_of(sglang(1, server=RING), 110, partial)
+    assert of(scene.run("NCCL_ALGO=Ring"), "env-unknown") == []
+    assert one(scene.run("NCCL_PROTO"), "env-unknown").pids == (110,)
+
+
+def test_a_relative_list_without_a_known_directory_is_unknown() -> None:
+    scene = sglang(1, server={"PYTHONPATH": "hooks"}).change(110, cwd=None)
+    assert "current directory" in text(
+        one(scene.run("PYTHONPATH~=/srv/hooks"), "env-unknown").message
+    )
+    assert slugs(scene.run("PYTHONPATH~=hooks")) == set()
+
+
+def test_a_role_that_no_process_has_decides_nothing() -> None:
+    wanted = Expectation("NCCL_ALGO", Rule.SET, role="detokenizer")
+    finding = one(sglang(1, server=RING).run(wanted), "env-unknown")
+    assert finding.undetermined
+    assert "no process of the scan has the role detokenizer" in text(finding.message)
+
+
+# --- set-too-late --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name", ["PYTHONPATH", "LD_PRELOAD", "MALLOC_ARENA_MAX", "OMP_NUM_THREADS"]
+)
+def test_set_after_the_start_does_not_satisfy_what_is_read_at_the_start(name: str) -> None:
+    scene = worker(sglang(2, server={name: "/x"}), 111, {name: "/x"}, exec={})
+    finding = one(scene.run(f"{name}=/x"), "set-too-late")
+    assert (finding.severity, finding.pids, finding.variable) == (Severity.ERROR, (111,), name)
+    assert "came only after the start" in text(finding.message)
+    assert not finding.undetermined
+
+
+def test_removed_after_the_start_was_still_read_at_the_start() -> None:
+    scene = worker(sglang(1, server={"PYTHONPATH": "/x"}), 110, {}, exec={"PYTHONPATH": "/x"})
+    finding = one(scene.run("!PYTHONPATH"), "set-too-late")
+    assert finding.pids == (110,)
+    assert "removed only after the start" in text(finding.message)
+
+
+def test_a_list_that_grew_after_the_start_is_in_time_for_what_it_held_before() -> None:
+    scene = worker(
+        sglang(1, server={"PYTHONPATH": "/x"}),
+        110,
+        {"PYTHONPATH": "/y:/x"},
+        exec={"PYTHONPATH": "/x"},
+    )
+    assert slugs(scene.run("PYTHONPATH~=/x"), "changed-on-the-way") == set()
+    assert one(scene.run("PYTHONPATH~=/y"), "set-too-late").pids == (110,)
+
+
+def test_a_wiped_block_of_a_worker_whose_parent_has_the_value_is_in_time() -> None:
+    scene = sglang(2, server={"PYTHONPATH": "/x", **RING}, wipe=True)
+    result = scene.run("PYTHONPATH=/x", "NCCL_ALGO=Ring")
+    assert slugs(result) == {"block-wiped"}
+
+
+def test_without_any_witness_of_the_start_it_is_unknown_not_too_late() -> None:
+    scene = view_of(sglang(1), 110, wiped(), libc_view({**BASE, "PYTHONPATH": "/x"}))
+    finding = one(scene.run("PYTHONPATH=/x"), "env-unknown")
+    assert finding.undetermined
+    assert "SPT_NOENV=1" in text(finding.remedy)
+    assert of(scene.run("PYTHONPATH=/x"), "set-too-late") == []
+
+
+def test_a_stand_in_that_lacks_the_value_does_not_prove_lateness() -> None:
+    tracker = exec_view(BASE, confidence=Confidence.INFERRED, source="resource tracker 101", at=1.0)
+    scene = sglang(1, server={"PYTHONPATH": "/x"}, server_exec={})
+    scene = view_of(scene, 110, tracker)
+    assert slugs(scene.run("PYTHONPATH=/x"), "exec-view-inferred") == set()
+
+
+# --- set-late-unproven ---------------------------------------------------------------------------
+
+
+def test_set_after_the_start_may_be_in_time_for_what_is_read_at_first_use() -> None:
+    scene = worker(
+        sglang(2, server={"NCCL_P2P_LEVEL": "NVL"}), 111, {"NCCL_P2P_LEVEL": "NVL"}, exec={}
+    )
+    result = scene.run("NCCL_P2P_LEVEL=NVL")
+    finding = one(result, "set-late-unproven")
+    assert (finding.severity, finding.pids) == (Severity.WARNING, (111,))
+    assert not finding.undetermined
+    assert "came only after the start; it is read at its first use" in text(finding.message)
+    assert "NCCL_DEBUG=INFO" in text(finding.remedy)
+    assert slugs(result) == {"set-late-unproven"}
+
+
+def test_strict_makes_a_late_value_undetermined() -> None:
+    scene = worker(sglang(1), 110, RING, exec={})
+    strict = one(scene.run("NCCL_ALGO=Ring", strict=True), "set-late-unproven")
+    assert strict.undetermined
+    assert "each communicator reads it" in text(strict.message)
+
+
+def test_what_is_read_at_each_use_is_never_late() -> None:
+    scene = worker(sglang(1), 110, {"TOKENIZERS_PARALLELISM": "false"}, exec={})
+    assert slugs(scene.run("TOKENIZERS_PARALLELISM=false"), "framework-wrote") == set()
+
+
+def test_a_fork_child_has_what_its_parent_had_at_the_fork() -> None:
+    scene = Scene().add(ROOT, exec={}, libc=RING)
+    scene.add(110, ROOT, role=scheduler(0), exec={}, libc=RING, kind=EdgeKind.FORK)
+    scene.change(110, image_owner=ROOT)
+    assert "set-too-late" not in slugs(scene.run("NCCL_ALGO=Ring"))
+    assert "set-late-unproven" not in slugs(scene.run("NCCL_ALGO=Ring"))
+
+
+def test_a_survivor_of_a_partly_wiped_block_proves_the_start() -> None:
+    survivor = Environment(
+        View.EXEC,
+        EnvironmentStatus.PARTIAL,
+        values({"OMP_NUM_THREADS": "4"}),
+        block=BlockState.PARTLY_WIPED,
+        reason="partly overwritten",
+    )
+    scene = view_of(
+        sglang(1, server={}), 110, survivor, libc_view({**BASE, "OMP_NUM_THREADS": "8"})
+    )
+    assert one(scene.run("OMP_NUM_THREADS=8"), "set-too-late").pids == (110,)
+
+
+# --- values --------------------------------------------------------------------------------------
+
+
+def test_values_stay_values_in_every_sentence() -> None:
+    scene = worker(sglang(2, server={"NCCL_ALGO": "hunter2"}), 111, {"NCCL_ALGO": "hunter3"})
+    result = scene.run("NCCL_ALGO=hunter4")
+    assert slugs(result) >= {"env-wrong-value"}
+    for finding in result.findings:
+        for sentence in (finding.message, finding.remedy, *finding.evidence):
+            plain = [part for part in sentence.parts if isinstance(part, str)]
+            assert "hunter" not in "".join(plain)
+
+
+def test_an_expectation_holds_for_the_first_of_duplicates() -> None:
+    scene = sglang(1, server=RING)
+    view = scene.processes[110].environment(View.LIBC)
+    doubled = dataclasses.replace(view, duplicates={"NCCL_ALGO": (Value(b"Tree"),)})
+    result = view_of(scene, 110, doubled).run("NCCL_ALGO=Ring")
+    assert slugs(result) == {"duplicate-variable"}

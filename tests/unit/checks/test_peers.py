@@ -1,0 +1,236 @@
+"""The checks that compare workers with each other, with no expectation given."""
+
+from __future__ import annotations
+
+import pytest
+
+from envprobe.checks.finding import Severity
+from envprobe.model import Confidence, Environment, EnvironmentStatus, Role, View
+from envprobe.routes.variables import rank_critical
+from tests.unit.checks.scene import (
+    BASE,
+    ROOT,
+    SERVER,
+    Scene,
+    evidence,
+    libc_view,
+    of,
+    one,
+    refused,
+    scheduler,
+    sglang,
+    slugs,
+    text,
+    view_of,
+    worker,
+)
+
+QUIET = ("block-wiped", "framework-wrote", "lost-on-the-way", "changed-on-the-way")
+CRITICAL = (
+    "NCCL_PROTO",
+    "NCCL_ALGO",
+    "NCCL_NTHREADS",
+    "NCCL_BUFFSIZE",
+    "NCCL_MIN_NCHANNELS",
+    "NCCL_MAX_NCHANNELS",
+    "NCCL_MAX_CTAS",
+    "NCCL_P2P_DISABLE",
+    "NCCL_CUMEM_ENABLE",
+    "NCCL_SHM_DISABLE",
+)
+
+
+def without(name: str, value: str, size: int = 4) -> Scene:
+    """A server whose last scheduler was started without the variable."""
+    return worker(sglang(size, server={name: value}), 110 + size - 1, {}, exec={})
+
+
+def test_equal_workers_give_nothing() -> None:
+    assert (
+        slugs(sglang(4, server={"NCCL_PROTO": "Simple", "NCCL_BUFFSIZE": "8388608"}).run()) == set()
+    )
+
+
+@pytest.mark.parametrize("name", CRITICAL)
+def test_a_rank_that_differs_in_a_critical_variable_is_an_error(name: str) -> None:
+    finding = one(without(name, "17").run(), "peers-differ-critical")
+    assert (finding.severity, finding.pids, finding.variable) == (Severity.ERROR, (113,), name)
+    assert finding.confidence is Confidence.PROVED
+    assert not finding.undetermined
+    message = text(finding.message)
+    assert f"{name} differs inside one peer group (scheduler of server (PID 100))" in message
+    assert "17 in scheduler TP0 (PID 110), scheduler TP1 (PID 111) and scheduler TP2" in message
+    assert "absent in scheduler TP3 (PID 113)" in message
+    told = evidence(finding)
+    assert rank_critical(name) in told
+    assert "Lost between the libc view of server (PID 100)" in told
+    assert text(finding.remedy)
+
+
+def test_a_difference_is_told_once_not_again_as_lost_on_the_way() -> None:
+    assert slugs(without("NCCL_PROTO", "Simple").run()) == {"peers-differ-critical"}
+
+
+def test_a_wiped_block_does_not_hide_a_critical_difference() -> None:
+    scene = sglang(2, server={"NCCL_BUFFSIZE": "8388608"}, wipe=True)
+    finding = one(worker(scene, 111, {}).run(), "peers-differ-critical")
+    assert finding.pids == (111,)
+    assert finding.confidence is Confidence.INFERRED
+
+
+def test_a_stand_in_for_a_wiped_block_is_no_proof_that_the_value_changed_later() -> None:
+    scene = sglang(2, server={"NCCL_BUFFSIZE": "8388608"}, wipe=True)
+    scene = worker(scene, 111, {})
+    stand_in = scene.processes[101].environment(View.EXEC)
+    inferred = Environment(
+        View.EXEC,
+        EnvironmentStatus.COMPLETE,
+        stand_in.entries,
+        source="resource tracker (PID 101)",
+        confidence=Confidence.INFERRED,
+        own=scene.processes[111].environment(View.EXEC),
+    )
+    scene = view_of(view_of(scene, 110, inferred), 111, inferred)
+    assert one(scene.run(), "peers-differ-critical").pids == (111,)
+
+
+def test_a_value_that_differs_only_now_is_a_warning() -> None:
+    scene = sglang(2, server={"NCCL_PROTO": "Simple"})
+    finding = one(worker(scene, 111, {}).run(), "peers-differ")
+    assert (finding.severity, finding.pids) == (Severity.WARNING, (111,))
+    assert "changed it after the start" in evidence(finding)
+    assert of(worker(scene, 111, {}).run(), "peers-differ-critical") == []
+
+
+def test_two_that_differ_since_their_start_stay_critical_beside_one_that_changed() -> None:
+    scene = without("NCCL_PROTO", "Simple", size=3)
+    scene = worker(scene, 111, {"NCCL_PROTO": "LL"})
+    assert one(scene.run(), "peers-differ-critical").severity is Severity.ERROR
+
+
+def test_another_variable_that_differs_is_a_warning() -> None:
+    finding = one(without("CUDA_MODULE_LOADING", "LAZY").run(), "peers-differ")
+    assert (finding.severity, finding.pids) == (Severity.WARNING, (113,))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "RANK",
+        "LOCAL_RANK",
+        "CUDA_VISIBLE_DEVICES",
+        "MASTER_PORT",
+        "NCCL_SOCKET_IFNAME",
+        "NCCL_IB_HCA",
+    ],
+)
+def test_what_differs_by_design_is_no_finding(name: str) -> None:
+    scene = sglang(2)
+    for rank in range(2):
+        scene = worker(scene, 110 + rank, {name: str(rank)}, exec={name: str(rank)})
+    assert slugs(scene.run(), "framework-wrote") == set()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("NCCL_P2P_DISABLE", "0"), ("NCCL_BUFFSIZE", "4194304")]
+)
+def test_absent_against_the_default_is_a_warning(name: str, value: str) -> None:
+    result = without(name, value).run()
+    finding = one(result, "peers-differ-default")
+    assert (finding.severity, finding.pids) == (Severity.WARNING, (113,))
+    assert f"Absent means the default, {value}" in evidence(finding)
+    assert slugs(result) == {"peers-differ-default"}
+
+
+def test_absent_the_default_and_another_value_are_an_error() -> None:
+    scene = without("NCCL_P2P_DISABLE", "0", size=3)
+    scene = worker(scene, 111, {"NCCL_P2P_DISABLE": "1"}, exec={"NCCL_P2P_DISABLE": "1"})
+    result = scene.run()
+    assert one(result, "peers-differ-critical").variable == "NCCL_P2P_DISABLE"
+    assert of(result, "peers-differ-default") == []
+
+
+def test_a_worker_that_cannot_be_read_is_never_taken_for_one_that_lacks_the_variable() -> None:
+    scene = view_of(sglang(3, server={"NCCL_PROTO": "Simple"}), 112, refused(View.LIBC))
+    assert slugs(scene.run()) == {"worker-unreadable"}
+    scene = view_of(sglang(3, server={}), 112, refused(View.LIBC))
+    assert slugs(scene.run()) == {"worker-unreadable"}
+
+
+def test_a_changing_worker_takes_no_part() -> None:
+    changing = Environment(View.LIBC, EnvironmentStatus.CHANGING, reason="it changed")
+    scene = view_of(sglang(2, server={"NCCL_PROTO": "Simple"}), 111, changing)
+    assert slugs(scene.run()) == {"worker-unreadable"}
+
+
+def test_what_the_others_show_is_found_although_one_cannot_be_read() -> None:
+    scene = view_of(without("NCCL_PROTO", "Simple"), 110, refused(View.LIBC))
+    finding = one(scene.run(), "peers-differ-critical")
+    assert finding.pids == (113,)
+    assert "Not known in scheduler TP0 (PID 110)" in evidence(finding)
+
+
+def test_a_partly_read_worker_that_shows_no_value_takes_no_part() -> None:
+    partial = libc_view(BASE, status=EnvironmentStatus.PARTIAL, reason="too long")
+    scene = view_of(sglang(2, server={"NCCL_PROTO": "Simple"}), 111, partial)
+    assert slugs(scene.run()) == {"worker-unreadable"}
+
+
+def test_two_replicas_that_differ_are_no_finding() -> None:
+    scene = Scene().add(ROOT)
+    for dp in range(2):
+        given = {"NCCL_PROTO": f"v{dp}"}
+        for tp in range(2):
+            scene.add(110 + 2 * dp + tp, ROOT, role=scheduler(tp, dp=dp), exec=given)
+    assert of(scene.run(), "peers-differ-critical") == []
+    # With attention data parallelism the same four share one communicator.
+    scene.change(ROOT, title=(*SERVER, "--enable-dp-attention"))
+    assert one(scene.run(), "peers-differ-critical").variable == "NCCL_PROTO"
+
+
+def test_two_servers_that_differ_are_no_finding() -> None:
+    scene = Scene().add(ROOT, role=Role("shell"))
+    for server in (200, 300):
+        given = {"NCCL_PROTO": f"v{server}"}
+        scene.add(server, ROOT, exec=given, role=Role("server", "sglang"))
+        scene.add(server + 1, server, role=scheduler(0), exec=given)
+        scene.add(server + 2, server, role=scheduler(1), exec=given)
+    assert of(scene.run(), "peers-differ-critical") == []
+    worker(scene, 302, {}, exec={})
+    assert one(scene.run(), "peers-differ-critical").pids == (302,)
+
+
+def test_a_helper_that_differs_is_no_finding() -> None:
+    scene = sglang(2, server={"NCCL_PROTO": "Simple"})
+    scene.add(120, ROOT, role=Role("detokenizer", "sglang"), exec={})
+    assert slugs(scene.run()) == set()
+
+
+def test_what_known_code_writes_into_single_workers_is_explained() -> None:
+    scene = worker(sglang(2), 111, {"FLASHINFER_CUDA_ARCH_LIST": "12.0f"})
+    result = scene.run()
+    assert of(result, "peers-differ") == []
+    assert one(result, "framework-wrote").severity is Severity.INFO
+
+
+def test_a_critical_difference_stays_an_error_though_known_code_wrote_it() -> None:
+    scene = worker(
+        sglang(2, server={"NCCL_CUMEM_ENABLE": "0"}),
+        111,
+        {"NCCL_CUMEM_ENABLE": "1"},
+        exec={"NCCL_CUMEM_ENABLE": "1"},
+    )
+    assert one(scene.run(), "peers-differ-critical").variable == "NCCL_CUMEM_ENABLE"
+
+
+def test_a_difference_that_an_expectation_tells_is_not_told_again_as_a_warning() -> None:
+    scene = without("CUDA_MODULE_LOADING", "LAZY")
+    assert slugs(scene.run("CUDA_MODULE_LOADING=LAZY")) == {"env-missing"}
+    # That ranks of one job disagree is told all the same: it says what will happen.
+    scene = without("NCCL_PROTO", "Simple")
+    assert slugs(scene.run("NCCL_PROTO=Simple")) == {"env-missing", "peers-differ-critical"}
+
+
+def test_a_name_that_nobody_asked_for_is_not_compared() -> None:
+    scene = without("SOME_TOKEN_OF_MINE", "x")
+    assert slugs(scene.run()) == set()

@@ -1,0 +1,232 @@
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import re
+from collections.abc import Callable
+
+import pytest
+
+import envprobe.checks
+from envprobe.checks.explain import explain
+from envprobe.checks.finding import Check, Finding, Undetermined
+from envprobe.checks.registry import CHECKS, Result, find, run_all, slug_of
+from envprobe.errors import UsageError
+from envprobe.model import Confidence, Role, Sentence, Value, View
+from tests.unit.checks.scene import (
+    BASE,
+    ROOT,
+    Scene,
+    exec_view,
+    libc_view,
+    of,
+    one,
+    refused,
+    scheduler,
+    sglang,
+    slugs,
+    text,
+    view_of,
+    wiped,
+    worker,
+)
+
+RING = {"NCCL_ALGO": "Ring"}
+
+
+def _unstable() -> Result:
+    scene = sglang(1)
+    scene.fields.update(stable=False)
+    return scene.run()
+
+
+def _duplicate() -> Result:
+    view = libc_view({**BASE, **RING}, duplicates={"NCCL_ALGO": (Value(b"Tree"),)})
+    return view_of(sglang(1, server=RING), 110, view).run()
+
+
+def _orphan() -> Result:
+    return sglang(1).add(300, None, role=scheduler(0), orphan=True).run()
+
+
+def _inferred() -> Result:
+    view = exec_view(BASE, confidence=Confidence.INFERRED, source="resource tracker", at=1.0)
+    return view_of(sglang(1), 110, view).run()
+
+
+FIRING: dict[str, Callable[[], Result]] = {
+    "no-workers": lambda: Scene().add(ROOT).run(),
+    "worker-unreadable": lambda: view_of(sglang(1), 110, refused(View.LIBC)).run(),
+    "env-missing": lambda: sglang(1).run("NCCL_ALGO"),
+    "env-wrong-value": lambda: sglang(1, server=RING).run("NCCL_ALGO=Tree"),
+    "env-forbidden": lambda: sglang(1, server=RING).run("!NCCL_ALGO"),
+    "env-unknown": lambda: view_of(sglang(1), 110, refused(View.LIBC)).run("NCCL_ALGO"),
+    "set-too-late": lambda: worker(sglang(1), 110, {"PYTHONPATH": "/x"}, exec={}).run("PYTHONPATH"),
+    "set-late-unproven": lambda: worker(sglang(1), 110, RING, exec={}).run("NCCL_ALGO"),
+    "peers-differ-critical": lambda: worker(sglang(2, server=RING), 111, {}, exec={}).run(),
+    "peers-differ": lambda: worker(sglang(2, server=RING), 111, {}).run(),
+    "peers-differ-default": lambda: worker(
+        sglang(2, server={"NCCL_P2P_DISABLE": "0"}), 111, {}, exec={}
+    ).run(),
+    "lost-on-the-way": lambda: worker(sglang(1, server=RING), 110, {}).run(),
+    "changed-on-the-way": lambda: worker(sglang(1, server=RING), 110, {"NCCL_ALGO": "x"}).run(),
+    "framework-wrote": lambda: sglang(
+        1, server={"CUDA_DEVICE_MAX_CONNECTIONS": "8"}, server_exec={}
+    ).run(),
+    "duplicate-variable": _duplicate,
+    "orphan-worker": _orphan,
+    "workers-missing": lambda: sglang(1).run(workers={"scheduler": 2}),
+    "worker-vanished": lambda: sglang(2).change(111, ended=True).run(),
+    "unstable-tree": _unstable,
+    "exec-view-inferred": _inferred,
+    "block-wiped": lambda: view_of(sglang(1), 110, wiped()).run(),
+}
+
+
+def sentences(finding: Finding) -> list[Sentence]:
+    return [finding.message, *finding.evidence, finding.remedy]
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.slug)
+def test_each_check_fires_in_its_scene_and_says_all_that_a_finding_must(check: Check) -> None:
+    result = FIRING[check.slug]()
+    found = of(result, check.slug)
+    assert found, slugs(result)
+    for finding in found:
+        assert finding.severity.rank <= check.severity.rank
+        assert text(finding.remedy), "a finding without a remedy"
+        for sentence in sentences(finding):
+            assert text(sentence).endswith("."), text(sentence)
+            assert ".." not in text(sentence)
+        if check.undetermined is not Undetermined.SOMETIMES:
+            assert finding.undetermined is (check.undetermined is Undetermined.ALWAYS)
+
+
+def test_every_check_is_tried() -> None:
+    assert list(FIRING) == [check.slug for check in CHECKS]
+
+
+def test_a_healthy_server_gives_no_finding_at_all() -> None:
+    assert sglang(4, server={**RING, "PYTHONPATH": "/x"}).run().findings == ()
+
+
+def test_every_module_that_has_a_check_is_registered_under_its_name() -> None:
+    modules = [
+        importlib.import_module(f"envprobe.checks.{found.name}")
+        for found in pkgutil.iter_modules(envprobe.checks.__path__)
+    ]
+    having = {
+        module.__name__.rpartition(".")[2]: module.CHECK
+        for module in modules
+        if hasattr(module, "CHECK")
+    }
+    assert {name.replace("_", "-"): check for name, check in having.items()} == {
+        check.slug: check for check in CHECKS
+    }
+
+
+IDS = {
+    "EP001": "no-workers",
+    "EP002": "worker-unreadable",
+    "EP003": "env-missing",
+    "EP004": "env-wrong-value",
+    "EP005": "env-forbidden",
+    "EP006": "env-unknown",
+    "EP007": "set-too-late",
+    "EP008": "set-late-unproven",
+    "EP009": "peers-differ-critical",
+    "EP010": "peers-differ",
+    "EP011": "peers-differ-default",
+    "EP012": "lost-on-the-way",
+    "EP013": "changed-on-the-way",
+    "EP014": "framework-wrote",
+    "EP015": "duplicate-variable",
+    "EP016": "orphan-worker",
+    "EP017": "workers-missing",
+    "EP018": "worker-vanished",
+    "EP019": "unstable-tree",
+    "EP020": "exec-view-inferred",
+    "EP021": "block-wiped",
+}
+
+
+def test_ids_never_change_their_meaning() -> None:
+    assert {check.id: check.slug for check in CHECKS} == IDS
+
+
+@pytest.mark.parametrize("given", ["EP003", "ep003", "env-missing", "ENV-MISSING"])
+def test_a_check_is_found_by_id_and_by_slug(given: str) -> None:
+    assert find(given).slug == slug_of(given) == "env-missing"
+
+
+@pytest.mark.parametrize(
+    ("given", "suggested"),
+    [("env-mising", "'env-missing'"), ("EP099", "'EP0"), ("EP22", "'EP0"), ("zzzz", "no-workers")],
+)
+def test_an_unknown_check_is_refused_with_a_suggestion(given: str, suggested: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        find(given)
+    assert given in caught.value.message
+    assert suggested in caught.value.remedy
+
+
+def test_what_is_ignored_is_kept_apart_with_its_reason() -> None:
+    result = sglang(2).run("NCCL_ALGO", ignore={"env-missing": "ticket 12"})
+    assert result.findings == ()
+    ((finding, reason),) = result.ignored
+    assert (finding.check, finding.pids, reason) == ("env-missing", (110, 111), "ticket 12")
+
+
+def test_what_could_not_be_determined_is_never_ignored() -> None:
+    scene = view_of(sglang(1), 110, refused(View.LIBC))
+    result = scene.run(ignore={"worker-unreadable": "I do not care"})
+    assert one(result, "worker-unreadable").undetermined
+    assert result.ignored == ()
+
+
+def test_the_worst_findings_come_first_and_else_in_the_order_of_the_checks() -> None:
+    scene = worker(sglang(2, server={**RING, "NCCL_DEBUG": "INFO"}, wipe=True), 111, {})
+    result = scene.run("NCCL_ALGO")
+    order = [check.slug for check in CHECKS]
+    keys = [(-one.severity.rank, order.index(one.check)) for one in result.findings]
+    assert len(keys) > 3
+    assert keys == sorted(keys)
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.slug)
+def test_each_check_explains_itself(check: Check) -> None:
+    told = explain(check)
+    assert told.title == f"{check.id} {check.slug}"
+    headings = [heading for heading, _ in told.sections]
+    assert headings == ["Severity", "Why it matters", "How to mend it", "How to accept it"]
+    sections = dict(told.sections)
+    for part in (told.summary, *sections.values()):
+        assert re.fullmatch(r"[A-Z\[/a-z-].*\.", part), part
+        assert "  " not in part
+    assert check.severity.value in sections["Severity"]
+    accepts = sections["How to accept it"]
+    assert (f"--allow-unknown {check.slug}" in accepts) is (
+        check.undetermined is not Undetermined.NEVER
+    )
+    assert ("[ignore]" in accepts) is (check.undetermined is not Undetermined.ALWAYS)
+    assert ("exit code is 3" in sections["Severity"]) is (
+        check.undetermined is not Undetermined.NEVER
+    )
+
+
+def test_several_checks_share_what_is_computed_from_one_context() -> None:
+    context = sglang(1).context("NCCL_ALGO")
+    calls: list[object] = []
+
+    def compute(given: object) -> int:
+        calls.append(given)
+        return 7
+
+    assert [context.once(compute), context.once(compute)] == [7, 7]
+    assert calls == [context]
+    assert run_all(context).findings
+
+
+def test_a_role_without_workers_is_named_in_the_messages_of_nobody_else() -> None:
+    scene = sglang(1).add(120, ROOT, role=Role("detokenizer", "sglang"))
+    assert "detokenizer" not in text(one(scene.run("NCCL_ALGO"), "env-missing").message)
