@@ -1,0 +1,143 @@
+"""Where output goes: stdout and stderr that cannot break a run, and report files."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+import sys
+from collections.abc import Iterator
+
+from envprobe.errors import UsageError
+
+
+class ClosedPipe(Exception):  # noqa: N818 - it is no error, the reader has simply seen enough
+    """The reader of stdout went away."""
+
+
+def prepare() -> None:
+    """Make stdout and stderr safe to write to, whatever envprobe was started with.
+
+    A closed descriptor below 3 is replaced by /dev/null, so that no file opened later can take its
+    place; characters that the terminal's encoding lacks are written as escapes.
+    """
+    while True:
+        opened = os.open(os.devnull, os.O_RDWR)
+        if opened > 2:
+            os.close(opened)
+            break
+    for name, number in (("stdout", 1), ("stderr", 2)):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, os.fdopen(number, "w", closefd=False))
+        elif hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def write(text: str) -> None:
+    """Write to stdout and flush. Raises ClosedPipe, or UsageError if it cannot be written."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except OSError as error:
+        # What is still buffered must not be tried again when the interpreter ends.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, 1)
+        os.close(nowhere)
+        if error.errno == errno.EPIPE:
+            raise ClosedPipe from None
+        raise UsageError(f"stdout cannot be written: {_reason(error)}") from None
+
+
+def note(text: str, end: str = "\n") -> None:
+    """Write one line to stderr; a note that nobody can read is dropped."""
+    with contextlib.suppress(OSError, ValueError):
+        sys.stderr.write(text + end)
+        sys.stderr.flush()
+
+
+class Destination:
+    """A file that a report goes to: opened before the scan, complete or untouched after it.
+
+    A regular file is replaced at the end by a new one that was written beside it, so that a
+    symbolic link planted there is replaced and never followed, and a run that fails leaves the old
+    report alone. Devices, pipes and sockets are written in place.
+    """
+
+    def __init__(self, path: str, *, private: bool = False) -> None:
+        self.path = path
+        self._temporary: str | None = None
+        try:
+            self._descriptor = self._open(0o600 if private else 0o666)
+        except (OSError, ValueError) as error:
+            reason = _reason(error) if isinstance(error, OSError) else "no valid path"
+            raise UsageError(
+                f"{path} cannot be written: {reason}", "Give a path in a directory you can write."
+            ) from None
+
+    def _open(self, mode: int) -> int:
+        flags = os.O_WRONLY | os.O_CLOEXEC | os.O_NOCTTY
+        try:
+            kind = os.stat(self.path).st_mode
+        except FileNotFoundError:
+            kind = 0
+        if stat.S_ISDIR(kind):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if kind and not stat.S_ISREG(kind):
+            return os.open(self.path, flags)
+        temporary = f"{self.path}.{os.urandom(4).hex()}.tmp"
+        descriptor = os.open(temporary, flags | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
+        self._temporary = temporary
+        return descriptor
+
+    def write(self, text: str) -> None:
+        """Write the whole report and put it in place. Raises UsageError (disk full, ...)."""
+        left = memoryview(text.encode("utf-8", "backslashreplace"))
+        try:
+            while left:
+                left = left[os.write(self._descriptor, left) :]
+            if self._temporary is not None:
+                os.replace(self._temporary, self.path)
+                self._temporary = None
+        except OSError as error:
+            raise UsageError(f"{self.path} cannot be written: {_reason(error)}") from None
+
+    def close(self) -> None:
+        """Close the file; what was not put in place is removed."""
+        os.close(self._descriptor)
+        if self._temporary is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(self._temporary)
+
+
+@contextlib.contextmanager
+def destinations(
+    paths: dict[str, str], *, private: bool = False
+) -> Iterator[dict[str, Destination]]:
+    """Open a file for each report before anything else is done: `paths` maps path to format."""
+    opened: dict[str, Destination] = {}
+    try:
+        for path in paths:
+            opened[path] = Destination(path, private=private)
+        yield opened
+    finally:
+        for one in opened.values():
+            one.close()
+
+
+def _reason(error: OSError) -> str:
+    return os.strerror(error.errno) if error.errno else type(error).__name__
+
+
+def wants_color() -> bool:
+    """Return whether stdout is a terminal that shows colours (https://no-color.org)."""
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM", "dumb") == "dumb"
+    return not plain and sys.stdout.isatty()
+
+
+def width() -> int:
+    """Return the terminal's width, or COLUMNS; 80 where there is none."""
+    import shutil
+
+    return shutil.get_terminal_size((80, 24)).columns

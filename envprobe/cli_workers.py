@@ -1,0 +1,243 @@
+"""`envprobe workers`: from parsed options to an exit code."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from envprobe import cli_output
+from envprobe.errors import Exit, UsageError
+
+if TYPE_CHECKING:
+    from envprobe.checks.finding import Context, Severity
+    from envprobe.config import Config
+    from envprobe.model import Snapshot
+    from envprobe.report.model import Presentation, Report, Scan
+
+FORMATS: Final = ("text", "json")
+
+_MAX_SECONDS: Final = 7 * 24 * 3600.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """What the command line of `workers` says, as it was given."""
+
+    pid: int | None = None
+    cgroup: str | None = None
+    container: str | None = None
+    match: tuple[str, ...] = ()
+    expect: tuple[str, ...] = ()
+    var: tuple[str, ...] = ()
+    config: str | None = None
+    wait: tuple[str, ...] = ()
+    timeout: float = 300.0
+    save_facts: str | None = None
+    from_facts: tuple[str, ...] = ()
+    format: str = "text"
+    output: tuple[str, ...] = ()
+    fail_on: str = "error"
+    exit_zero: bool = False
+    allow_unknown: tuple[str, ...] = ()
+    strict: bool = False
+    show_all: bool = False
+    unmask: bool = False
+    deadline: float = 2.0
+
+
+def run(options: Options) -> Exit:
+    """Scan, judge and report; return the exit code. Raises EnvprobeError."""
+    _check(options)
+    outputs = _outputs(options.output)
+    config = _config(options)
+    with contextlib.ExitStack() as stack:
+        files = stack.enter_context(cli_output.destinations(outputs, private=options.unmask))
+        keep = stack.enter_context(_facts_keeper(options.save_facts, options.unmask))
+        snapshots = _snapshots(options, config)
+        for snapshot in snapshots:
+            keep(snapshot)
+        report = judged(snapshots, config, options.fail_on)
+        for path, kind in outputs.items():
+            files[path].write(render(report, kind, _presentation(options, to_file=True)))
+        cli_output.write(render(report, options.format, _presentation(options)))
+    return Exit.HOLDS if options.exit_zero else report.exit
+
+
+def judged(snapshots: tuple[Snapshot, ...], config: Config, fail_on: str = "error") -> Report:
+    """Return the report on snapshots, each judged on its own."""
+    from envprobe.checks.finding import Severity
+    from envprobe.report.model import Report
+
+    severity = Severity(fail_on)
+    scans = tuple(_scan(snapshot, config, severity) for snapshot in snapshots)
+    return Report(scans, config, severity)
+
+
+def _scan(snapshot: Snapshot, config: Config, fail_on: Severity) -> Scan:
+    from envprobe.checks.registry import run_all
+    from envprobe.checks.verdict import judge
+    from envprobe.report.model import Scan
+
+    context = context_of(snapshot, config)
+    result = run_all(context)
+    return Scan(context, result, judge(context, result, fail_on))
+
+
+def context_of(snapshot: Snapshot, config: Config) -> Context:
+    """Return what the checks look at: the routes of a snapshot, and what is expected."""
+    from envprobe.checks.finding import Context
+    from envprobe.routes.build import build
+
+    names = [one.name for one in config.expectations]
+    roles = [one.role for one in config.expectations if one.role]
+    return Context(build(snapshot, names, roles), config)
+
+
+def render(report: Report, kind: str, presentation: Presentation) -> str:
+    """Return the report in one of `FORMATS`."""
+    if kind == "json":
+        from envprobe.report import document
+
+        return document.render(report, presentation)
+    from envprobe.report import text
+
+    return text.render(report, presentation)
+
+
+# --- what was asked for --------------------------------------------------------------------------
+
+
+def _check(options: Options) -> None:
+    """Raise UsageError for options that do not go together or are out of range."""
+    live = [
+        name
+        for name, given in (
+            ("--pid", options.pid is not None),
+            ("--cgroup", options.cgroup is not None),
+            ("--container", options.container is not None),
+            ("--match", options.match),
+            ("--wait", options.wait),
+        )
+        if given
+    ]
+    if options.from_facts and live:
+        raise UsageError(
+            f"--from-facts judges a saved scan and cannot be used with {live[0]}",
+            "Leave one of the two out.",
+        )
+    if options.save_facts is not None and len(options.from_facts) > 1:
+        raise UsageError(
+            "--save-facts saves one scan, and several were given with --from-facts",
+            "Leave --save-facts out.",
+        )
+    for name, seconds in (("--timeout", options.timeout), ("--deadline", options.deadline)):
+        if not 0 < seconds <= _MAX_SECONDS:
+            raise UsageError(
+                f"{name} takes a number of seconds above 0 and at most {_MAX_SECONDS:g}",
+                f"Write for example {name} 10.",
+            )
+
+
+def _outputs(given: tuple[str, ...]) -> dict[str, str]:
+    """Return the format for each path of `-o FORMAT=PATH`."""
+    outputs: dict[str, str] = {}
+    for one in given:
+        kind, equals, path = one.partition("=")
+        if not equals or not path or kind not in FORMATS:
+            raise UsageError(
+                f"-o takes FORMAT=PATH, and FORMAT is one of {', '.join(FORMATS)}",
+                "Write for example -o json=report.json.",
+            )
+        if path in outputs:
+            raise UsageError(f"-o names {path} twice", "Give each report its own file.")
+        outputs[path] = kind
+    return outputs
+
+
+def _config(options: Options) -> Config:
+    from envprobe import configfile, expectations
+    from envprobe.config import combine, did_you_mean
+    from envprobe.process import roletable
+
+    roles = sorted({row.role for row in roletable.rows()})
+    found = configfile.load(options.config, _slug_of, roles, os.environ)
+    counts = dict(expectations.parse_count(one) for one in options.wait)
+    for role in counts:
+        if role and role not in roles:
+            raise UsageError(f"--wait: there is no role {role!r}", did_you_mean(role, roles))
+    return combine(
+        found,
+        expectations=[expectations.parse(one) for one in options.expect],
+        workers=counts,
+        allow_unknown=[_slug_of(one) for one in options.allow_unknown],
+        strict=options.strict,
+    )
+
+
+def _slug_of(check: str) -> str:
+    from envprobe.checks.registry import slug_of
+
+    return slug_of(check)
+
+
+def _presentation(options: Options, *, to_file: bool = False) -> Presentation:
+    from envprobe.report.model import Presentation
+
+    return Presentation(
+        unmask=options.unmask,
+        show_all=options.show_all,
+        patterns=options.var,
+        width=100 if to_file else cli_output.width(),
+        color=not to_file and cli_output.wants_color(),
+    )
+
+
+# --- the facts -----------------------------------------------------------------------------------
+
+
+def wanted(
+    config: Config, patterns: tuple[str, ...], *, everything: bool = False
+) -> tuple[str, ...]:
+    """Return the patterns of the names whose values are read."""
+    from envprobe.redact import DEFAULT_WANTED
+
+    if everything:
+        return ("*",)
+    # A name is no pattern: "[" in one must not start a set of characters.
+    expected = [one.name.replace("[", "[[]") for one in config.expectations]
+    return tuple(dict.fromkeys((*DEFAULT_WANTED, *patterns, *expected)))
+
+
+def _snapshots(options: Options, config: Config) -> tuple[Snapshot, ...]:
+    if options.from_facts:
+        from envprobe import factsfile
+
+        return tuple(factsfile.load(path) for path in options.from_facts)
+    from envprobe import cli_wait, collect
+    from envprobe.process import targets
+
+    names = wanted(config, options.var, everything=options.show_all)
+
+    def scan() -> Snapshot:
+        target = targets.resolve(options.pid, options.cgroup, options.container, options.match)
+        request = collect.Request(target.roots, names, options.match, options.deadline)
+        return collect.collect(request)
+
+    if not options.wait:
+        return (scan(),)
+    return (cli_wait.wait(scan, lambda found: context_of(found, config), options.timeout),)
+
+
+@contextlib.contextmanager
+def _facts_keeper(path: str | None, unmask: bool) -> Iterator[Callable[[Snapshot], None]]:
+    """Open the file of --save-facts before the scan, and yield what writes a snapshot to it."""
+    if path is None:
+        yield lambda _: None
+        return
+    from envprobe import factsfile
+
+    with cli_output.destinations({path: "facts"}, private=True) as files:
+        yield lambda snapshot: files[path].write(factsfile.dumps(snapshot, unmask=unmask))

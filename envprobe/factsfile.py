@@ -1,0 +1,262 @@
+"""A snapshot as a file: for replay, for joining nodes, and for judging without the rights to read.
+
+The file is JSON. Bytes that are no UTF-8 survive: a name or title as the text `base64:...`, a value
+as {"base64": ...}. Values and words of a command line that look like credentials are masked unless
+the caller unmasks them. All others stand there as they are, so that the file is created for its
+owner alone (mode 0600).
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import enum
+import functools
+import hashlib
+import os
+import secrets
+from collections.abc import Callable
+from typing import IO, Any, Final
+
+import msgspec
+
+from envprobe.errors import UsageError
+from envprobe.model import SCHEMA_VERSION, Snapshot, Value
+from envprobe.redact import holds_secret, mask_words
+
+KIND: Final = "envprobe-facts"
+MAX_FILE_BYTES: Final = 1 << 30
+_ESCAPE: Final = "base64:"
+_SALT_BYTES: Final = 16
+_REMEDY: Final = "Write the file again with --save-facts and this version of envprobe."
+
+
+class MaskedValue(Value):
+    """A credential of which only the length and a salted digest are known.
+
+    It equals a value, or another one from the same file, exactly if the bytes are equal. The digest
+    is slow to compute (scrypt, RFC 7914), so that short passwords cannot be tried out from a file
+    that has been passed on.
+    """
+
+    __slots__ = ("salt",)
+
+    def __init__(self, length: int, digest: str, salt: bytes) -> None:
+        super().__init__(b"<masked>", length=length, digest=digest)
+        self.salt = salt
+
+    @property
+    def truncated(self) -> bool:
+        """Always true: `reveal` gives nothing of the value."""
+        return True
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Value):
+            return NotImplemented
+        if self.length != other.length:
+            return False
+        if isinstance(other, MaskedValue):
+            return (self.salt, self.digest) == (other.salt, other.digest)
+        return slow_digest(_told(other), self.salt) == self.digest
+
+    __hash__ = Value.__hash__
+
+
+@functools.lru_cache(maxsize=4096)
+def slow_digest(raw: bytes, salt: bytes) -> str:
+    """Return the digest that stands for a masked value, in hexadecimal."""
+    return hashlib.scrypt(raw, salt=salt, n=1 << 12, r=8, p=1, dklen=32).hex()
+
+
+def _told(value: Value) -> bytes:
+    """Return what the slow digest is made of: a cut value is known by its own digest only."""
+    return value.digest.encode() if value.truncated else value.reveal()
+
+
+def dumps(snapshot: Snapshot, *, unmask: bool = False) -> str:
+    """Return a snapshot as one line of JSON that ends in a newline."""
+    salt = secrets.token_bytes(_SALT_BYTES)
+    writer = _Writer(salt, unmask=unmask)
+    document = {"kind": KIND, "salt": salt.hex(), **writer.fields(snapshot)}
+    return msgspec.json.encode(document).decode() + "\n"
+
+
+def save(snapshot: Snapshot, target: str | IO[str], *, unmask: bool = False) -> None:
+    """Write a snapshot to a path, which only its owner may read then, or to a stream.
+
+    Raises UsageError if the file cannot be written.
+    """
+    text = dumps(snapshot, unmask=unmask)
+    if not isinstance(target, str):
+        target.write(text)
+        return
+    try:
+        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with open(descriptor, "w", encoding="ascii") as file:
+            os.fchmod(file.fileno(), 0o600)
+            file.write(text)
+    except OSError as error:
+        raise UsageError(
+            f"{target} cannot be written: {os.strerror(error.errno or 0)}",
+            "Give a path in a directory you can write.",
+        ) from None
+
+
+class _Writer:
+    """Turns the model into what JSON can hold."""
+
+    def __init__(self, salt: bytes, *, unmask: bool) -> None:
+        self._salt = salt
+        self._unmask = unmask
+
+    def fields(self, record: Any) -> dict[str, Any]:
+        """Return the fields of a dataclass by name."""
+        found = {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
+        if "title" in found and not self._unmask:
+            found["title"] = mask_words(found["title"])
+        return {name: self._plain(thing) for name, thing in found.items()}
+
+    def _plain(self, thing: Any, name: str = "") -> Any:
+        """Return one thing; `name` is the variable whose value it may be."""
+        if isinstance(thing, Value):
+            return self._value(thing, name)
+        if isinstance(thing, enum.Enum):
+            return thing.value
+        if isinstance(thing, str):
+            return _text_out(thing)
+        if isinstance(thing, dict):
+            return {self._plain(key): self._plain(one, str(key)) for key, one in thing.items()}
+        if isinstance(thing, (tuple, list)):
+            return [self._plain(one, name) for one in thing]
+        return self.fields(thing) if dataclasses.is_dataclass(thing) else thing
+
+    def _value(self, value: Value, name: str) -> dict[str, Any]:
+        raw = value.reveal()
+        if isinstance(value, MaskedValue) or (not self._unmask and holds_secret(name, value)):
+            return {"masked": self._masked(value)}
+        try:
+            shown: dict[str, Any] = {"text": raw.decode()}
+        except UnicodeDecodeError:
+            shown = {"base64": base64.b64encode(raw).decode()}
+        if value.truncated:
+            shown |= {"length": value.length, "sha256": value.digest}
+        return shown
+
+    def _masked(self, value: Value) -> dict[str, Any]:
+        if isinstance(value, MaskedValue):
+            return {"length": value.length, "digest": value.digest, "salt": value.salt.hex()}
+        return {"length": value.length, "digest": slow_digest(_told(value), self._salt)}
+
+
+def _text_out(text: str) -> str:
+    """Return a text that JSON can hold; those that cannot, or look escaped, are escaped."""
+    if text.isascii() and not text.startswith(_ESCAPE):
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        pass
+    else:
+        if not text.startswith(_ESCAPE):
+            return text
+    return _ESCAPE + base64.b64encode(text.encode("utf-8", "surrogatepass")).decode()
+
+
+def _text_in(text: str) -> str:
+    if not text.startswith(_ESCAPE):
+        return text
+    return base64.b64decode(text[len(_ESCAPE) :], validate=True).decode("utf-8", "surrogatepass")
+
+
+def load(path: str) -> Snapshot:
+    """Read a snapshot from a file.
+
+    Raises UsageError if the file cannot be read, is no facts file, is damaged, or was written for
+    another version of the schema.
+    """
+    try:
+        with open(path, "rb") as file:
+            raw = file.read(MAX_FILE_BYTES + 1)
+    except (OSError, ValueError) as error:
+        number = error.errno if isinstance(error, OSError) else None
+        reason = os.strerror(number) if number else "no valid path"
+        raise UsageError(f"{path} cannot be read: {reason}", "Check the path.") from None
+    if len(raw) > MAX_FILE_BYTES:
+        raise UsageError(f"{path} is longer than {MAX_FILE_BYTES >> 20} MiB", _REMEDY)
+    return loads(raw, path)
+
+
+def loads(raw: bytes, origin: str = "the facts") -> Snapshot:
+    """Return the snapshot of a file's contents; `origin` names it in the UsageError."""
+    try:
+        document = msgspec.json.decode(raw)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        raise UsageError(f"{origin} is no JSON", _REMEDY) from None
+    if not isinstance(document, dict) or document.get("kind") != KIND:
+        raise UsageError(f"{origin} is no file of --save-facts", _REMEDY)
+    version = document.get("schema_version")
+    if version != SCHEMA_VERSION:
+        raise UsageError(
+            f"{origin} has schema version {version!r:.20}, this envprobe reads {SCHEMA_VERSION}",
+            _REMEDY,
+        )
+    try:
+        salt = bytes.fromhex(document.pop("salt"))
+        return msgspec.convert(_Reader(salt).read(document), Snapshot, dec_hook=_as_it_is)
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        # A message of msgspec names the place and the type, never what stands there.
+        told = f": {error}" if isinstance(error, msgspec.ValidationError) else ""
+        raise UsageError(f"{origin} is damaged{told}", _REMEDY) from None
+
+
+class _Reader:
+    """Turns JSON back into texts and values; the shape of the rest is checked by msgspec."""
+
+    def __init__(self, salt: bytes) -> None:
+        self._salt = salt
+        self._kinds: dict[str, Callable[[dict[str, Any]], Value | None]] = {
+            "text": self._text,
+            "base64": self._base64,
+            "masked": self._masked,
+        }
+
+    def read(self, node: Any) -> Any:
+        """Return a node of the document with its texts and values restored."""
+        if isinstance(node, str):
+            return _text_in(node)
+        if isinstance(node, list):
+            return [self.read(one) for one in node]
+        if not isinstance(node, dict):
+            return node
+        # No variable can be mistaken for one of these keys: what a name leads to is no text.
+        for kind, restore in self._kinds.items():
+            if kind in node and (value := restore(node)) is not None:
+                return value
+        return {_text_in(key): self.read(one) for key, one in node.items()}
+
+    def _text(self, node: dict[str, Any]) -> Value | None:
+        text = node["text"]
+        return self._value(text.encode(), node) if isinstance(text, str) else None
+
+    def _base64(self, node: dict[str, Any]) -> Value | None:
+        text = node["base64"]
+        if not isinstance(text, str):
+            return None
+        return self._value(base64.b64decode(text, validate=True), node)
+
+    def _value(self, raw: bytes, node: dict[str, Any]) -> Value:
+        if "length" not in node:
+            return Value(raw)
+        return Value(raw, length=int(node["length"]), digest=str(node["sha256"]))
+
+    def _masked(self, node: dict[str, Any]) -> Value | None:
+        masked = node["masked"]
+        if not isinstance(masked, dict) or not isinstance(masked.get("digest"), str):
+            return None
+        salt = bytes.fromhex(masked["salt"]) if "salt" in masked else self._salt
+        return MaskedValue(int(masked["length"]), masked["digest"], salt)
+
+
+def _as_it_is(kind: type, thing: Any) -> Any:
+    """Accept the values that `_Reader` has made; msgspec checks the type."""
+    return thing

@@ -1,0 +1,327 @@
+"""The report as text: the verdict, the tree, the table, what is wrong and what to do about it."""
+
+from __future__ import annotations
+
+import datetime
+import textwrap
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from envprobe import redact
+from envprobe.checks import registry
+from envprobe.checks.finding import Finding, Severity
+from envprobe.errors import Exit
+from envprobe.model import Sentence
+from envprobe.report import labels, matrix, tree
+from envprobe.report.model import Presentation, Report, Scan
+
+_MIN_WIDTH: Final = 80
+_MAX_PROSE: Final = 110
+_NAME_WIDTH: Final = 34
+_VALUE_WIDTH: Final = 24
+_NAMES_LISTED: Final = 12
+_OF_A_CAUSE: Final = ("for it: ", "against it: ")
+"""How evidence begins that belongs to the cause named before it."""
+
+_VERDICTS: Final = {
+    Exit.HOLDS: "HOLDS",
+    Exit.FINDING: "FAILS",
+    Exit.UNDETERMINED: "UNDETERMINED",
+    Exit.TARGET_GONE: "TARGET GONE",
+}
+_STYLES: Final = {
+    "HOLDS": "1;32",
+    "FAILS": "1;31",
+    "UNDETERMINED": "1;33",
+    "TARGET GONE": "1;31",
+    Severity.ERROR.value: "1;31",
+    Severity.WARNING.value: "1;33",
+    Severity.INFO.value: "1;36",
+    "unknown": "1;33",
+    "title": "1",
+}
+
+
+def render(report: Report, presentation: Presentation) -> str:
+    """Return the report as text of at least 80 columns, ending with a newline."""
+    return "\n".join(_Text(report, presentation).lines()) + "\n"
+
+
+class _Text:
+    def __init__(self, report: Report, presentation: Presentation) -> None:
+        self.report = report
+        self.presentation = presentation
+        self.width = max(presentation.width, _MIN_WIDTH)
+        self.prose = min(self.width, _MAX_PROSE)
+
+    def lines(self) -> Iterator[str]:
+        verdict = list(self.verdict())
+        yield from verdict
+        for scan in self.report.scans:
+            yield ""
+            yield from self.scan(scan)
+        yield ""
+        yield from verdict
+
+    # --- the verdict -----------------------------------------------------------------------------
+
+    def verdict(self) -> Iterator[str]:
+        word = _VERDICTS.get(self.report.exit, self.report.exit.name)
+        found = self.wrapped(f"{word}: {self.summary()} (exit {int(self.report.exit)})", "")
+        yield from (line.replace(word, self.style(word, word), 1) for line in found[:1])
+        yield from found[1:]
+
+    def summary(self) -> str:
+        counts = self.report.counts
+        kinds = [
+            _number(counts[kind], kind)
+            for kind in (Severity.ERROR.value, Severity.WARNING.value)
+            if counts[kind]
+        ]
+        if counts["undetermined"]:
+            kinds.append(f"{counts['undetermined']} could not be determined")
+        workers = sum(len(scan.routing.workers()) for scan in self.report.scans)
+        if not workers:
+            return ", ".join([*kinds, "no worker was found"])
+        whom = f"{_workers(workers)}{self.of_what()}"
+        expected = len(self.report.config.expectations)
+        if self.report.exit is not Exit.HOLDS:
+            return f"{', '.join(kinds)} in {_number(workers, 'worker')}{self.of_what()}"
+        if expected:
+            kinds.append(f"{_number(expected, 'expectation')} checked in {whom}")
+        else:
+            kinds.append(f"the environment of {whom} was read")
+        return ", ".join(kinds)
+
+    def of_what(self) -> str:
+        """Say which server or how many, and on which host."""
+        scans = self.report.scans
+        launches = [(scan, launch) for scan in scans for launch in scan.routing.launches]
+        if len(launches) != 1:
+            return f" of {len(launches)} launches"
+        ((scan, launch),) = launches
+        process = scan.snapshot.process(launch.launcher)
+        name = "" if process is None else f"{labels.process_label(process, 30)} "
+        host = redact.show_text(scan.snapshot.host, 40)
+        return f" of {name}(PID {launch.launcher}) on {host}"
+
+    # --- one scan --------------------------------------------------------------------------------
+
+    def scan(self, scan: Scan) -> Iterator[str]:
+        yield self.heading(scan)
+        yield from self.tree(scan)
+        for launch in scan.routing.launches:
+            focus = matrix.Focus(
+                self.report.config,
+                scan.result.findings,
+                self.presentation.patterns,
+                self.presentation.show_all,
+            )
+            yield from self.table(scan, matrix.build(scan.routing, launch, focus))
+        yield from self.notes(scan)
+        yield from self.findings(scan)
+
+    def heading(self, scan: Scan) -> str:
+        snapshot = scan.snapshot
+        host = redact.show_text(snapshot.host, 40)
+        took = max(snapshot.ended - snapshot.started, 0)
+        processes = _number(len(snapshot.processes), "process", "processes")
+        return self.style(
+            f"{host}, {_moment(snapshot.started)}: {processes} read in {took:.2f} s", "title"
+        )
+
+    def findings(self, scan: Scan) -> Iterator[str]:
+        for finding in scan.result.findings:
+            yield ""
+            yield from self.finding(finding, scan)
+        for finding, reason in scan.result.ignored:
+            yield ""
+            message = redact.show_sentence(finding.message, unmask=self.presentation.unmask)
+            yield from self.wrapped(f"ignored  {finding.check}: {message}", "  ")
+            yield from self.wrapped(f"because: {redact.show_text(reason, 200)}", "    ", "    ")
+
+    def finding(self, finding: Finding, scan: Scan) -> Iterator[str]:
+        check = registry.find(finding.check)
+        kind = finding.severity.value
+        if finding.undetermined:
+            allowed = finding.check in scan.context.config.allow_unknown
+            kind = "accepted" if allowed else "unknown"
+        sure = "" if finding.undetermined else f", {finding.confidence.value}"
+        yield f"{self.style(kind, kind)}  {check.slug} ({check.id}{sure})"
+        yield from self.said(finding.message, "  ")
+        if finding.severity is Severity.INFO and not self.presentation.show_all:
+            return
+        for one in finding.evidence:
+            deeper = "  " if str(one.parts[0]).startswith(_OF_A_CAUSE) else ""
+            yield from self.said(one, f"    {deeper}", f"  {deeper}- ")
+        if finding.remedy.parts:
+            yield from self.said(finding.remedy, "     ", "  => ")
+
+    # --- the table -------------------------------------------------------------------------------
+
+    def table(self, scan: Scan, table: matrix.Matrix) -> Iterator[str]:
+        if table.rows:
+            yield ""
+            yield from self.blocks(table)
+        yield from self.left_out(table)
+
+    def blocks(self, table: matrix.Matrix) -> Iterator[str]:
+        names = [labels.cut(redact.show_name(row.name), _NAME_WIDTH) for row in table.rows]
+        values = [self.reference(row) for row in table.rows]
+        left = max(len("variable"), *map(labels.width_of, names))
+        middle = max(len("value"), *map(labels.width_of, values))
+        heads, legend = _heads(table.columns)
+        widths = [
+            max(len(head), *(len(row.marks[number]) for row in table.rows))
+            for number, head in enumerate(heads)
+        ]
+        for block in _blocks(widths, self.width - left - middle - 4):
+            head = "  ".join(labels.pad(heads[number], widths[number]) for number in block)
+            title = f"{labels.pad('variable', left)}  {labels.pad('value', middle)}  {head}"
+            yield self.style(title.rstrip(), "title")
+            for row, name, value in zip(table.rows, names, values, strict=True):
+                marks = "  ".join(labels.pad(row.marks[one], widths[one]) for one in block)
+                line = f"{labels.pad(name, left)}  {labels.pad(value, middle)}  {marks}"
+                yield line.rstrip()
+        yield from self.explained(table, legend)
+
+    def reference(self, row: matrix.Row) -> str:
+        if row.value is None:
+            return "(not set)"
+        shown = redact.show(row.name, row.value, unmask=self.presentation.unmask)
+        return labels.cut(shown, _VALUE_WIDTH)
+
+    def explained(self, table: matrix.Matrix, legend: list[str]) -> Iterator[str]:
+        """Say what the marks, the letters and the numbers of columns stand for."""
+        for line in legend:
+            yield from self.wrapped(line, "    ", "  ")
+        for row in table.rows:
+            yield from self.full_values(row)
+        used = {mark for row in table.rows for mark in row.marks}
+        marks = [
+            f"{mark} {meaning}"
+            for mark, meaning in matrix.MEANINGS.items()
+            if any(mark in one for one in used)
+        ]
+        if used - {matrix.SAME}:
+            yield from self.wrapped("; ".join(marks), "  ", "  ")
+
+    def full_values(self, row: matrix.Row) -> Iterator[str]:
+        name = redact.show_name(row.name)
+        unmask = self.presentation.unmask
+        for letter, value in row.others:
+            if any(mark.rstrip(matrix.LATE) == letter for mark in row.marks):
+                shown = redact.show(row.name, value, unmask=unmask)
+                yield from self.wrapped(f"{letter}: {name} is {shown}", "     ", "  ")
+        if row.value is not None:
+            shown = redact.show(row.name, row.value, unmask=unmask)
+            if labels.width_of(shown) > _VALUE_WIDTH:
+                yield from self.wrapped(f"=: {name} is {shown}", "     ", "  ")
+
+    def left_out(self, table: matrix.Matrix) -> Iterator[str]:
+        for names, what in (
+            (table.same, "the same in all workers"),
+            (table.differing, "different between workers, as they may be"),
+        ):
+            if names:
+                listed = ", ".join(redact.show_name(name) for name in names[:_NAMES_LISTED])
+                more = len(names) - _NAMES_LISTED
+                rest = f" and {more} more" if more > 0 else ""
+                yield from self.wrapped(
+                    f"{len(names)} {what} (--show-all): {listed}{rest}", "  ", "  "
+                )
+
+    # --- the tree --------------------------------------------------------------------------------
+
+    def tree(self, scan: Scan) -> Iterator[str]:
+        lines = tree.build(scan.snapshot)
+        if not lines:
+            return
+        yield ""
+        branches = [line.branch + line.label for line in lines]
+        wide = min(max(map(labels.width_of, branches)), self.width - 46)
+        pids = [_pids(line.pids) for line in lines]
+        left = max(len("pid"), *map(len, pids))
+        title = f"{'pid':>{left}}  {labels.pad('process', wide)}  {'came by':10}  "
+        yield self.style(f"{title}{'exec block':11}  environ", "title")
+        for line, branch, numbers in zip(lines, branches, pids, strict=True):
+            cells = f"{line.edge:10}  {line.exec_view:11}  {line.libc_view}"
+            yield f"{numbers:>{left}}  {labels.pad(labels.cut(branch, wide), wide)}  {cells}"
+            for remark in line.remarks:
+                indent = " " * (left + 4)
+                yield from self.wrapped(redact.show_text(remark, 400), indent + "  ", indent)
+
+    def notes(self, scan: Scan) -> Iterator[str]:
+        notes = list(scan.snapshot.notes)
+        if not scan.snapshot.stable:
+            notes.append("the processes still changed after the last attempt: the tree may lag")
+        if notes:
+            yield ""
+        for note in notes:
+            yield from self.wrapped(f"note: {redact.show_text(note, 600)}", "      ")
+
+    # --- words -----------------------------------------------------------------------------------
+
+    def said(self, sentence: Sentence, below: str, first: str | None = None) -> list[str]:
+        shown = redact.show_sentence(sentence, unmask=self.presentation.unmask)
+        return self.wrapped(shown, below, below if first is None else first)
+
+    def wrapped(self, text: str, below: str, first: str = "") -> list[str]:
+        return textwrap.wrap(
+            text,
+            self.prose,
+            initial_indent=first,
+            subsequent_indent=below,
+            break_on_hyphens=False,
+        )
+
+    def style(self, text: str, style: str) -> str:
+        code = _STYLES.get(style, "")
+        return f"\x1b[{code}m{text}\x1b[0m" if self.presentation.color and code else text
+
+
+def _heads(columns: Iterable[matrix.Column]) -> tuple[list[str], list[str]]:
+    """Return a short head for each column, and a line for each whose label is too long."""
+    heads: list[str] = []
+    legend: list[str] = []
+    for number, column in enumerate(columns, 1):
+        if labels.width_of(column.label) <= 14:
+            heads.append(column.label)
+        else:
+            heads.append(f"({number})")
+            counted = f" ({len(column.pids)} workers)" if len(column.pids) > 1 else ""
+            legend.append(f"({number}) {column.label}{counted}")
+    return heads, legend
+
+
+def _blocks(widths: list[int], room: int) -> Iterator[list[int]]:
+    """Split the columns into blocks that fit the line; at least one column in each."""
+    block: list[int] = []
+    used = 0
+    for number, width in enumerate(widths):
+        if block and used + width + 2 > room:
+            yield block
+            block, used = [], 0
+        block.append(number)
+        used += width + 2
+    if block:
+        yield block
+
+
+def _pids(pids: tuple[int, ...]) -> str:
+    return str(pids[0]) if len(pids) == 1 else f"{pids[0]} +{len(pids) - 1}"
+
+
+def _number(count: int, one: str, many: str = "") -> str:
+    return f"{count} {one}" if count == 1 else f"{count} {many or one + 's'}"
+
+
+def _workers(count: int) -> str:
+    return "the only worker" if count == 1 else f"all {count} workers"
+
+
+def _moment(at: float) -> str:
+    try:
+        return datetime.datetime.fromtimestamp(at).astimezone().isoformat(" ", "seconds")
+    except (OverflowError, OSError, ValueError):
+        return "unknown time"

@@ -1,0 +1,94 @@
+"""From a snapshot to its routes: the one entry to the routing layer."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Iterable, Iterator
+
+from envprobe.model import Process, Reading, Snapshot, State, View
+from envprobe.routes.breaks import breaks
+from envprobe.routes.hops import Place, Way, way_to
+from envprobe.routes.intime import in_time
+from envprobe.routes.peers import groups, launches
+from envprobe.routes.types import Launch, Route, Routing, Stop
+from envprobe.routes.variables import read_time
+from envprobe.routes.witnesses import Family
+
+
+def build(
+    snapshot: Snapshot, expected_names: Iterable[str] = (), roles: Iterable[str] = ()
+) -> Routing:
+    """Return all routes of a snapshot: of each relevant variable to each counted worker.
+
+    `expected_names` are routed though nobody has them; processes of the named `roles` get routes
+    too. Reads nothing and judges nothing.
+    """
+    family = Family(snapshot)
+    found = launches(family)
+    names = _names(snapshot, expected_names)
+    return Routing(
+        snapshot=snapshot,
+        launches=found,
+        groups=groups(found, family),
+        names=names,
+        routes=_routes(_ends(family, found, roles), names, family),
+    )
+
+
+def _names(snapshot: Snapshot, expected: Iterable[str]) -> tuple[str, ...]:
+    """Return the wanted names that occur in any view, and those expected, sorted."""
+    patterns = "|".join(fnmatch.translate(pattern) for pattern in snapshot.wanted)
+    present = {
+        name
+        for process in snapshot.processes
+        for view in process.environments.values()
+        for name in view.entries
+    }
+    wanted = filter(re.compile(patterns).match, present) if patterns else ()
+    return tuple(sorted({*wanted, *expected}))
+
+
+def _ends(family: Family, found: Iterable[Launch], roles: Iterable[str]) -> list[Process]:
+    """Return the processes to which routes lead: the workers, then those of the named roles."""
+    counted = dict.fromkeys(pid for launch in found for pid in launch.workers)
+    named = set(roles)
+    others = (one for one in family.by_pid.values() if one.role.name in named and not one.orphan)
+    counted.update(dict.fromkeys(one.pid for one in others))
+    return [family.by_pid[pid] for pid in counted]
+
+
+def _routes(
+    ends: list[Process], names: tuple[str, ...], family: Family
+) -> dict[tuple[int, str], Route]:
+    made: dict[tuple[int, str], Route] = {}
+    shared: dict[tuple[int, View, str, str], Stop] = {}
+    for process in ends:
+        way = way_to(process, family.by_pid)
+        edges = tuple(one.edge for one in way.processes)
+        for name in names:
+            stops = tuple(_stops(way, name, shared))
+            made[process.pid, name] = Route(
+                name=name,
+                pid=process.pid,
+                stops=stops,
+                edges=edges,
+                breaks=breaks(name, stops, way, family),
+                in_time=in_time(name, process, family),
+                read_time=read_time(name),
+            )
+    return made
+
+
+def _stops(way: Way, name: str, shared: dict[tuple[int, View, str, str], Stop]) -> Iterator[Stop]:
+    for place in way.places:
+        key = (place.process.pid, place.view, place.skipped, name)
+        if key not in shared:
+            shared[key] = Stop(place.process.pid, place.view, _reading(place, name))
+        yield shared[key]
+
+
+def _reading(place: Place, name: str) -> Reading:
+    if place.skipped:
+        return Reading(State.NOT_APPLICABLE, reason=place.skipped)
+    return place.process.environment(place.view).reading(name)
