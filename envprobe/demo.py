@@ -60,14 +60,15 @@ class Tree:
 
 
 @contextlib.contextmanager
-def tree() -> Iterator[Tree]:
+def tree(python: str = sys.executable) -> Iterator[Tree]:
     """Start the tree, yield it once all its processes have reported, and end all of it after.
 
-    Raises UndeterminedError if it cannot be started.
+    `python` is the interpreter of the tree, CPython 3.9 to 3.15. Raises UndeterminedError if the
+    tree cannot be started.
     """
     program = resources.files("envprobe").joinpath("payload").joinpath("demo_tree.py")
     with resources.as_file(program) as path:
-        command = [sys.executable, "-I", "-S", str(path), *_COMMAND_LINE]
+        command = [python, "-I", "-S", str(path), *_COMMAND_LINE]
         with start(command, _BOUNDS, _environment(), name="the demo's tree", lifeline=True) as run:
             yield _tree(run.pid, run.read_line())
 

@@ -164,7 +164,7 @@ def show(name: str, value: Value, *, unmask: bool = False, limit: int | None = V
     A credential gives `masked`; no value can look like it, since `<` is never bare. `limit` is in
     characters; None shows all that was read.
     """
-    if not unmask and holds_secret(name, value):
+    if value.hidden or (not unmask and holds_secret(name, value)):
         return masked(value.length)
     text = value.reveal().decode("utf-8", "surrogateescape")
     if not value.truncated and _PLAIN_VALUE.fullmatch(text) and _fits(text, limit):
@@ -188,6 +188,7 @@ def show_name(name: str) -> str:
     return f'"{escaped}"{more}'
 
 
+@functools.lru_cache(maxsize=16384)
 def show_text(text: str, limit: int | None = None) -> str:
     """Return text from a target (a path, a state, a sentence's words) as one printable line.
 

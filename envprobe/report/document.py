@@ -78,7 +78,7 @@ class _Document:
 
     def value(self, name: str, value: Value) -> dict[str, Any]:
         """Return text, or base64 of what is no UTF-8, or only the length of a credential."""
-        if not self.unmask and redact.holds_secret(name, value):
+        if value.hidden or (not self.unmask and redact.holds_secret(name, value)):
             return {"masked": value.length}
         raw = value.reveal()
         shown: dict[str, Any]
@@ -186,10 +186,11 @@ class _Document:
             route = scan.routing.routes.get((process.pid, name))
             if route is None and process.pid not in launchers:
                 continue
+            found = {view: one.reading(name) for view, one in process.environments.items()}
             views = {
-                view.value: self.reading(name, environment.reading(name))
-                for view, environment in process.environments.items()
-                if environment.reading(name).state is not State.NOT_ASKED
+                view.value: self.reading(name, reading)
+                for view, reading in found.items()
+                if reading.state is not State.NOT_ASKED
             }
             timing = {}
             if route is not None and route.in_time is not InTime.NOT_APPLICABLE:

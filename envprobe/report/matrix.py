@@ -8,9 +8,10 @@ import fnmatch
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from envprobe import redact
 from envprobe.checks.finding import Finding
 from envprobe.config import Config, Rule
-from envprobe.model import Process, Reading, State, Value, View
+from envprobe.model import Process, State, Value, View
 from envprobe.report import labels
 from envprobe.routes.types import InTime, Launch, Routing
 
@@ -24,6 +25,7 @@ _MARKS: Final = {
     State.NOT_APPLICABLE: "/",
     State.NOT_ASKED: ".",
 }
+_UNKNOWN: Final = frozenset(_MARKS[state] for state in (State.UNREADABLE, State.CHANGING))
 MEANINGS: Final = {
     SAME: "the value in the second column",
     ABSENT: "not set",
@@ -60,11 +62,16 @@ class Row:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Matrix:
-    """The table of one launch; `same` and `differing` are the names that it leaves out."""
+    """The table of one launch; the others are the names that it leaves out.
+
+    `same` and `differing` were read in all workers; `unread` were not, and where they were they are
+    the same.
+    """
 
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
     same: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
     differing: tuple[str, ...] = ()
 
 
@@ -81,19 +88,28 @@ class Focus:
 def build(routing: Routing, launch: Launch, focus: Focus) -> Matrix:
     """Return the table of one launch: its launcher, its workers, and helpers that are spoken of.
 
-    With nothing to say against it and no expectation, every variable that is the same in all
-    workers is a row; else the rows are those that somebody asked for or that a finding names.
+    The rows are the variables that somebody asked for or that a finding names. Without any
+    expectation they are also those that the server was started with; if there are none, all that
+    are the same in all workers, as far as they could be read.
     """
     table = _Table(routing, launch, focus)
-    same, differing = table.split()
+    same, unread, differing = table.split()
     wanted = [name for name in routing.names if table.matters(name)]
-    if not wanted and not focus.config.expectations:
-        wanted = same
+    if not focus.config.expectations:
+        given = table.given()
+        wanted = [name for name in routing.names if name in given or name in wanted]
+        wanted = wanted or sorted((*same, *unread))
+
+    def left_out(names: list[str]) -> tuple[str, ...]:
+        return tuple(name for name in names if name not in wanted)
+
+    columns = table.columns(wanted)
     return Matrix(
-        columns=table.columns(wanted),
-        rows=tuple(table.rows(wanted)),
-        same=tuple(name for name in same if name not in wanted),
-        differing=tuple(name for name in differing if name not in wanted),
+        columns=columns,
+        rows=tuple(table.rows(wanted, columns)),
+        same=left_out(same),
+        unread=left_out(unread),
+        differing=left_out(differing),
     )
 
 
@@ -109,8 +125,13 @@ class _Table:
         processes = {process.pid: process for process in routing.snapshot.processes}
         self.workers = [processes[pid] for pid in launch.workers if pid in processes]
         self.shown = [*self._helpers(processes), *self.workers]
+        views = {process.pid: process.environment(View.LIBC) for process in self.shown}
+        self.readings = {
+            name: {pid: view.reading(name) for pid, view in views.items()} for name in routing.names
+        }
         self.values = {name: self._value_of(name) for name in routing.names}
         self.letters = {name: self._letters_of(name) for name in routing.names}
+        self.marks = {name: {pid: self._mark(pid, name) for pid in views} for name in routing.names}
 
     def _helpers(self, processes: dict[int, Process]) -> Iterator[Process]:
         """Return the launcher, then the helpers that a finding or an expectation speaks of."""
@@ -133,23 +154,43 @@ class _Table:
             or any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
         )
 
-    def split(self) -> tuple[list[str], list[str]]:
-        """Return the names that read the same in all workers, and the others that any has."""
+    def given(self) -> frozenset[str]:
+        """Return the names of the environment that the launcher, or the scan's root, started with.
+
+        That is what the user set; what code in the server adds later is not.
+        """
+        snapshot = self.routing.snapshot
+        tops = (snapshot.process(pid) for pid in (*snapshot.roots, self.launch.launcher))
+        return frozenset(
+            name
+            for top in tops
+            if top is not None
+            for name in top.environment(View.EXEC).entries
+            if redact.is_wanted(name, redact.DEFAULT_WANTED)
+        )
+
+    def split(self) -> tuple[list[str], list[str], list[str]]:
+        """Return the names read and the same in all workers, those not read in all, the others."""
         same: list[str] = []
+        unread: list[str] = []
         differing: list[str] = []
         for name in self.routing.names:
-            marks = {self.mark(process, name) for process in self.workers}
+            marks = {self.marks[name][process.pid] for process in self.workers}
+            known = marks - _UNKNOWN
             if marks <= {ABSENT}:
                 continue
-            (same if len(marks) == 1 else differing).append(name)
-        return same, differing
+            if len(known) > 1:
+                differing.append(name)
+            else:
+                (same if known == marks else unread).append(name)
+        return same, unread, differing
 
-    def mark(self, process: Process, name: str) -> str:
-        reading = _reading(process, name)
+    def _mark(self, pid: int, name: str) -> str:
+        reading = self.readings[name][pid]
         if reading.value is None:
             return _MARKS.get(reading.state, ".")
         mark = SAME if reading.value == self.values[name] else self.letters[name][reading.value]
-        route = self.routing.routes.get((process.pid, name))
+        route = self.routing.routes.get((pid, name))
         return mark + LATE if route is not None and route.in_time is InTime.NO else mark
 
     def columns(self, names: list[str]) -> tuple[Column, ...]:
@@ -157,17 +198,15 @@ class _Table:
         alike: dict[tuple[object, ...], list[Process]] = {}
         for process in self.shown:
             worker = process.role.worker
-            cells = tuple(self.mark(process, name) for name in names)
+            cells = tuple(self.marks[name][process.pid] for name in names)
             key = (cells, process.role.name) if worker else (process.pid,)
             alike.setdefault(key, []).append(process)
         one_role = len({process.role.name for process in self.workers}) == 1
         return tuple(_column(group, one_role) for group in alike.values())
 
-    def rows(self, names: list[str]) -> Iterator[Row]:
-        columns = self.columns(names)
-        processes = {process.pid: process for process in self.shown}
+    def rows(self, names: list[str], columns: tuple[Column, ...]) -> Iterator[Row]:
         for name in names:
-            marks = tuple(self.mark(processes[column.pids[0]], name) for column in columns)
+            marks = tuple(self.marks[name][column.pids[0]] for column in columns)
             others = tuple((letter, value) for value, letter in self.letters[name].items())
             yield Row(name, self.values[name], marks, others)
 
@@ -189,13 +228,9 @@ class _Table:
 
     def _values(self, processes: Iterable[Process], name: str) -> Iterator[Value]:
         for process in processes:
-            value = _reading(process, name).value
+            value = self.readings[name][process.pid].value
             if value is not None:
                 yield value
-
-
-def _reading(process: Process, name: str) -> Reading:
-    return process.environment(View.LIBC).reading(name)
 
 
 def _column(group: list[Process], one_role: bool) -> Column:

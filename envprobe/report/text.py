@@ -72,26 +72,37 @@ class _Text:
         yield from found[1:]
 
     def summary(self) -> str:
-        counts = self.report.counts
-        kinds = [
-            _number(counts[kind], kind)
-            for kind in (Severity.ERROR.value, Severity.WARNING.value)
-            if counts[kind]
-        ]
-        if counts["undetermined"]:
-            kinds.append(f"{counts['undetermined']} could not be determined")
+        parts = list(self.counted())
         workers = sum(len(scan.routing.workers()) for scan in self.report.scans)
+        whom = self.of_what()
+        if self.report.exit is Exit.TARGET_GONE:
+            parts.insert(0, "the server has ended")
         if not workers:
-            return ", ".join([*kinds, "no worker was found"])
-        whom = f"{_workers(workers)}{self.of_what()}"
-        expected = len(self.report.config.expectations)
+            return ", ".join([*parts, "no worker was found"])
         if self.report.exit is not Exit.HOLDS:
-            return f"{', '.join(kinds)} in {_number(workers, 'worker')}{self.of_what()}"
+            found = ", ".join(parts) or "not all that is required could be read"
+            return f"{found} in {_number(workers, 'worker')}{whom}"
+        # What was accepted unread was not read: then nothing is claimed of all.
+        number = _number if self.report.counts["accepted"] else _all
+        expected = len(self.report.config.expectations)
         if expected:
-            kinds.append(f"{_number(expected, 'expectation')} checked in {whom}")
-        else:
-            kinds.append(f"the environment of {whom} was read")
-        return ", ".join(kinds)
+            checked = _number(expected, "expectation")
+            return ", ".join([*parts, f"{checked} checked in {number(workers, 'worker')}{whom}"])
+        return ", ".join([*parts, f"the environment of {number(workers, 'worker')}{whom} was read"])
+
+    def counted(self) -> Iterator[str]:
+        """Say how many findings of each kind there are, as far as they matter."""
+        counts = self.report.counts
+        for severity in reversed(Severity):
+            matters = severity.rank >= min(self.report.fail_on.rank, Severity.WARNING.rank)
+            if counts[severity.value] and matters:
+                yield _number(counts[severity.value], severity.value)
+        if counts["undetermined"]:
+            yield f"{counts['undetermined']} could not be determined"
+        if counts["accepted"]:
+            yield f"{counts['accepted']} unknown but accepted"
+        if counts["ignored"]:
+            yield f"{counts['ignored']} ignored"
 
     def of_what(self) -> str:
         """Say which server or how many, and on which host."""
@@ -221,6 +232,7 @@ class _Text:
     def left_out(self, table: matrix.Matrix) -> Iterator[str]:
         for names, what in (
             (table.same, "the same in all workers"),
+            (table.unread, "not read in all workers, and the same where read"),
             (table.differing, "different between workers, as they may be"),
         ):
             if names:
@@ -316,8 +328,8 @@ def _number(count: int, one: str, many: str = "") -> str:
     return f"{count} {one}" if count == 1 else f"{count} {many or one + 's'}"
 
 
-def _workers(count: int) -> str:
-    return "the only worker" if count == 1 else f"all {count} workers"
+def _all(count: int, one: str) -> str:
+    return f"the only {one}" if count == 1 else f"all {count} {one}s"
 
 
 def _moment(at: float) -> str:

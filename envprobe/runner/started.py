@@ -19,6 +19,8 @@ from envprobe.errors import UndeterminedError
 
 _POLL_SECONDS: Final = 0.01
 _READ_BYTES: Final = 1 << 16
+_LAST_WORDS_SECONDS: Final = 0.5
+_SAID_LIMIT: Final = 300
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -51,6 +53,10 @@ class Started:
         self._deadline = time.monotonic() + bounds.seconds
         self._lines = bytearray()
         self._errors = bytearray()
+        assert process.stdout is not None
+        assert process.stderr is not None
+        self._out = process.stdout.fileno()
+        self._open = {self._out: self._lines, process.stderr.fileno(): self._errors}
         self._received = 0
         self._ended = False
 
@@ -102,35 +108,38 @@ class Started:
         self._wait_for_group(self._bounds.grace_seconds)
 
     def _receive(self) -> None:
+        """Take in what has come, or raise UndeterminedError if no more can come in time."""
         left = self._deadline - time.monotonic()
-        streams = {
-            stream.fileno(): buffer
-            for stream, buffer in (
-                (self._process.stdout, self._lines),
-                (self._process.stderr, self._errors),
-            )
-            if stream is not None and not stream.closed
-        }
-        ready = select.select(list(streams), [], [], max(left, 0))[0]
+        ready = select.select(list(self._open), [], [], max(left, 0))[0]
         if not ready:
-            raise UndeterminedError(f"{self._name} did not answer in {self._bounds.seconds:g} s")
+            raise self._failed(f"did not answer in {self._bounds.seconds:g} s")
         for descriptor in ready:
-            self._take(descriptor, streams[descriptor])
+            self._take(descriptor)
+        if self._out not in self._open:
+            self._last_words()
+            raise self._failed("ended before it was ready")
 
-    def _take(self, descriptor: int, buffer: bytearray) -> None:
+    def _take(self, descriptor: int) -> None:
         received = os.read(descriptor, _READ_BYTES)
+        if not received:
+            del self._open[descriptor]
+            return
         self._received += len(received)
         if self._received > self._bounds.output_bytes:
-            raise UndeterminedError(
-                f"{self._name} wrote more than {self._bounds.output_bytes} bytes"
-            )
-        buffer += received
-        if received:
-            return
-        if self._process.stderr is not None and descriptor == self._process.stderr.fileno():
-            self._process.stderr.close()
-            return
-        raise UndeterminedError(f"{self._name} ended before it was ready")
+            raise self._failed(f"wrote more than {self._bounds.output_bytes} bytes")
+        self._open[descriptor] += received
+
+    def _last_words(self) -> None:
+        """Take in what is still to come on stderr; somebody else may hold it open for ever."""
+        deadline = time.monotonic() + _LAST_WORDS_SECONDS
+        while self._open and time.monotonic() < deadline:
+            for descriptor in select.select(list(self._open), [], [], _POLL_SECONDS)[0]:
+                self._take(descriptor)
+
+    def _failed(self, what: str) -> UndeterminedError:
+        said = self.errors.decode("utf-8", "replace").strip().splitlines()
+        last = f"Its last words: {said[-1][:_SAID_LIMIT]}" if said else ""
+        return UndeterminedError(f"{self._name} {what}", last)
 
     def _signal(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):

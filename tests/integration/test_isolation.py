@@ -13,10 +13,12 @@ from typing import Any
 import jsonschema
 import pytest
 
-from envprobe import demo, tables
+import envprobe as envprobe_package
+from envprobe import demo, isolation, tables
 from tests.programs.envprobe_cli import environment, envprobe, parsed
 
-VOLATILE = {"at", "started", "ended"}
+# Times of reading, and what is reckoned from the clock; `identity.start_ticks` stays.
+VOLATILE = {"at", "started", "ended", "start_time"}
 
 HOOKS = {
     "sets variables": """
@@ -85,9 +87,10 @@ def hooked(tmp_path: Path, request: pytest.FixtureRequest) -> tuple[dict[str, st
     shadow.mkdir()
     for name in ("json", "typer", "msgspec", "psutil", "typing"):
         (shadow / f"{name}.py").write_text("raise SystemExit('shadowed')\n")
-    code = textwrap.dedent(request.param)
     (tmp_path / "sitecustomize.py").write_text(
-        f"import os, sys\nwith open({str(trace)!r}, 'a') as file:\n    file.write('ran\\n')\n{code}\n"
+        "import os, sys\n"
+        f"with open({str(trace)!r}, 'a') as file:\n"
+        "    file.write('ran\\n')\n" + textwrap.dedent(request.param)
     )
     return environment(PYTHONPATH=str(tmp_path)), trace
 
@@ -110,7 +113,7 @@ def test_python_isolated_survives_a_hook_that_ends_the_process(
 ) -> None:
     env, trace = hooked
     killed = envprobe("--version", env=env)
-    assert (killed.returncode, killed.stdout) == (7, "hello\n")
+    assert (killed.returncode, killed.stdout) == (1, "hello\n")
     survived = envprobe("--version", env=env, command=[sys.executable, "-I", "-m", "envprobe"])
     assert survived.returncode == 0
     assert survived.stdout.startswith("envprobe ")
@@ -154,6 +157,14 @@ def test_modules_of_the_current_directory_are_not_imported(tmp_path: Path) -> No
     run = envprobe("checks", cwd=tmp_path, env=environment(PYTHONPATH=""))
     assert run.returncode == 0, run.stderr
     assert run.stdout.startswith("EP001  no-workers")
+
+
+def test_a_broken_installation_is_an_internal_error_and_no_finding() -> None:
+    main = Path(envprobe_package.__file__).with_name("__main__.py")
+    bare = [sys.executable, "-I", "-S", "-X", f"{isolation.PATH_OPTION}=/nowhere", str(main)]
+    run = envprobe("checks", command=bare)
+    assert (run.returncode, run.stdout) == (70, "")
+    assert run.stderr.startswith("envprobe: internal error: the module 'typer' cannot be imported")
 
 
 def test_arguments_that_are_no_utf8_and_odd_ones_reach_the_second_interpreter() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from envprobe import tables
+from envprobe import factsfile, tables
 from envprobe.model import (
     BlockState,
     Carries,
@@ -151,6 +151,14 @@ def test_credentials_are_a_length_everywhere_unless_asked_for() -> None:
     assert readings[110]["value"] == readings[111]["value"] == {"masked": 9}
     assert "env-wrong-value" in {one["check"] for one in found["scans"][0]["findings"]}
     assert variable(parsed(made, unmask=True), "HF_TOKEN")[110]["value"] == {"text": "topsecret"}
+
+
+def test_what_a_facts_file_has_masked_stays_masked() -> None:
+    scene = sglang(2, server={"NCCL_X": "http://u:topsecret@h/"})
+    again = factsfile.loads(factsfile.dumps(scene.snapshot()).encode())
+    restored = Scene({process.pid: process for process in again.processes})
+    found = parsed(report(restored), unmask=True)
+    assert variable(found, "NCCL_X")[110]["value"] == {"masked": 21}
 
 
 def hostile() -> Scene:

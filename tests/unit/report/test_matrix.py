@@ -38,15 +38,24 @@ def test_equal_workers_are_one_column_and_every_variable_is_shown_when_all_is_we
 
 def test_the_worker_that_lost_a_variable_stands_alone() -> None:
     scene = worker(sglang(4, server=HEALTHY), 112, {"NCCL_ALGO": "Ring"})
+    assert cells(table(scene)) == {
+        "NCCL_ALGO": {"server": "=", "TP0, TP1, TP3": "=", "TP2": "="},
+        "NCCL_PROTO": {"server": "=", "TP0, TP1, TP3": "=", "TP2": "-"},
+    }
+
+
+def test_what_code_in_the_server_added_is_left_out_and_named() -> None:
+    after = {**HEALTHY, "NCCL_CUMEM_ENABLE": "0"}
+    scene = sglang(2, server=after, server_exec=HEALTHY)
     found = table(scene)
-    assert cells(found) == {"NCCL_PROTO": {"server": "=", "TP0, TP1, TP3": "=", "TP2": "-"}}
-    assert found.same == ("NCCL_ALGO",)
+    assert set(cells(found)) == set(HEALTHY)
+    assert found.same == ("NCCL_CUMEM_ENABLE",)
 
 
 def test_other_values_get_letters_and_are_not_the_reference() -> None:
     other = {**HEALTHY, "NCCL_ALGO": "Tree"}
     scene = worker(sglang(3, server=HEALTHY), 111, other, other)
-    (row,) = table(scene).rows
+    row, _ = table(scene).rows
     assert row.value is not None
     assert row.value.reveal() == b"Ring"
     assert row.marks == ("=", "=", "a")
@@ -67,6 +76,18 @@ def test_unreadable_never_looks_like_absent() -> None:
     scene.change(111, environments=environments)
     found = cells(table(scene, "NCCL_ALGO=Ring"))
     assert found["NCCL_ALGO"] == {"server": "=", "TP0": "=", "TP1": "?"}
+
+
+def test_a_worker_that_cannot_be_read_is_no_difference_and_no_agreement() -> None:
+    scene = sglang(2, server=HEALTHY)
+    environments = {**scene.processes[111].environments, View.LIBC: refused(View.LIBC)}
+    scene.change(111, environments=environments)
+    unread = {"server": "=", "TP0": "=", "TP1": "?"}
+    assert cells(table(scene)) == {"NCCL_ALGO": unread, "NCCL_PROTO": unread}
+    found = table(scene, "NCCL_ALGO=Ring")
+    assert (found.same, found.unread, found.differing) == ((), ("NCCL_PROTO",), ())
+    worker(scene, 110, {"NCCL_ALGO": "Ring"})
+    assert cells(table(scene))["NCCL_PROTO"]["TP0"] == "-"
 
 
 def test_a_name_missing_in_a_partly_read_view_is_unreadable() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from envprobe.checks.finding import Severity
 from envprobe.errors import Exit
 from envprobe.model import View
 from envprobe.report import labels, text
@@ -57,6 +58,26 @@ def test_no_worker_and_could_not_tell_are_verdicts_of_their_own() -> None:
     assert unread.startswith("UNDETERMINED: ")
     assert "unknown  worker-unreadable (EP002)" in unread
     assert "Run as root." in unread
+
+
+def test_the_verdict_claims_no_more_than_was_read() -> None:
+    scene = sglang(2, server=HEALTHY)
+    environments = {**scene.processes[111].environments, View.LIBC: refused(View.LIBC)}
+    scene.change(111, environments=environments)
+    made = report(scene, allow_unknown={"worker-unreadable": "known"})
+    assert made.exit is Exit.HOLDS
+    first = rendered(made).splitlines()[0]
+    assert first.startswith("HOLDS: 1 unknown but accepted, the environment of 2 workers of server")
+
+
+def test_every_verdict_says_why() -> None:
+    wiped = sglang(2, server=HEALTHY, wipe=True)
+    by_info = rendered(report(wiped, fail_on=Severity.INFO)).splitlines()[0]
+    assert by_info.startswith("FAILS: 1 info in 2 workers of server (PID 100) on h (exit 1)")
+    ended = rendered(report(sglang(2, server=HEALTHY).change(100, ended=True)))
+    assert ended.startswith("TARGET GONE: the server has ended")
+    lone = rendered(report(sglang(1, server=HEALTHY)))
+    assert lone.startswith("HOLDS: the environment of the only worker of server (PID 100) on h was")
 
 
 def test_what_is_accepted_or_ignored_is_still_shown_with_its_reason() -> None:
