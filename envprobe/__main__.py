@@ -14,10 +14,18 @@ from envprobe import isolation
 
 def main() -> int:
     """Run envprobe in a process of its own making and return its exit code."""
-    isolation.isolate(__file__, sys.argv[1:])
-    isolation.extend_path()
-    from envprobe.cli import run
-
+    try:
+        isolation.isolate(__file__, sys.argv[1:])
+        isolation.extend_path()
+        from envprobe.cli import run
+    except KeyboardInterrupt:
+        return 130
+    except ImportError as error:
+        sys.stderr.write(
+            f"envprobe: internal error: the module {error.name!r} cannot be imported\n"
+            "  Install envprobe again, in a virtual environment of its own.\n"
+        )
+        return 70
     return run(sys.argv[1:])
 
 

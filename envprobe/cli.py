@@ -338,12 +338,12 @@ def _see_help(error: Exception) -> str:
 
 
 def _tell(message: str, remedy: str) -> None:
-    from envprobe.redact import show_text
+    from envprobe.redact import show_text, without_commands
 
     first, *others = message.rstrip().splitlines() or [""]
-    cli_output.note(f"envprobe: {show_text(first)}")
-    for line in (*others, *remedy.splitlines()):
-        cli_output.note(f"  {show_text(line).strip()}")
+    lines = [f"envprobe: {show_text(first)}"]
+    lines += [f"  {show_text(line).strip()}" for line in (*others, *remedy.splitlines())]
+    cli_output.note(without_commands("\n".join(lines)))
 
 
 def _internal(error: Exception) -> int:

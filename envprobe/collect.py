@@ -29,7 +29,9 @@ from envprobe.process.handle import boot_id
 from envprobe.process.roles import Roles
 from envprobe.process.roletable import OTHER, PYTHON
 from envprobe.process.selection import is_named, select
+from envprobe.process.targets import hidden, is_hidden
 from envprobe.process.tracker import tracker_view
+from envprobe.process.trackerpipe import holders
 from envprobe.process.tree import Member, boot_offset, listing, outline
 from envprobe.runner.forked import run_each
 
@@ -59,8 +61,8 @@ def collect(request: Request) -> Snapshot:
     """Read the tree below the roots, and what else the request adds.
 
     Reads again, at most `MAX_SCANS` times, while processes come and go. Raises TargetGoneError when
-    no root is (any longer) there, UndeterminedError when nothing but patterns was given and none
-    matches.
+    no root is (any longer) there, UndeterminedError when /proc hides the roots, or when nothing but
+    patterns was given and none matches.
     """
     started = time.time()
     look = Look(_predicate(request.wanted), boot_offset(), request.deadline)
@@ -168,7 +170,8 @@ class _Scan:
         members = [facts.member for facts in self._facts.values()]
         known = self._listing.updated((*self._images_above(), *members))
         roles = Roles(known, self._request.roots)
-        edges = Edges(known, roles, frozenset(self._facts))
+        given = holders(known, roles, self._facts)
+        edges = Edges(known, roles, frozenset(self._facts), given)
         made = {pid: self._process(facts, roles, edges) for pid, facts in self._facts.items()}
         return tuple(_with_tracker(one, made, roles) for one in made.values())
 
@@ -206,15 +209,17 @@ class _Scan:
         )
 
     def _role(self, facts: Facts, roles: Roles) -> Role:
-        """Return the role by the tree, by a pattern of the user, and a launcher's rank by RANK."""
-        pid = facts.member.pid
-        role, row = roles[pid], roles.row(pid)
+        """Return the role, for the rank of a launcher with its number, which RANK holds."""
+        role = self._named_role(facts.member, roles)
+        return dataclasses.replace(role, ranks=_rank(facts)) if role.name == "rank" else role
+
+    def _named_role(self, member: Member, roles: Roles) -> Role:
+        """Return the role by the tree, or by a pattern of the user."""
+        role, row = roles[member.pid], roles.row(member.pid)
         unknown = row in (OTHER, PYTHON) or row.spawned
-        named = pid not in self._request.roots and is_named(facts.member, self._request.match)
+        named = member.pid not in self._request.roots and is_named(member, self._request.match)
         if named and unknown and role.final and not role.worker:
             return Role("matched", worker=True, evidence="a pattern of --match names it")
-        if role.name == "rank":
-            return dataclasses.replace(role, ranks=_rank(facts))
         return role
 
     def _is_orphan(self, pid: int, roles: Roles) -> bool:
@@ -245,11 +250,12 @@ class _Scan:
         """Return every process that was chosen, by number and start, in case it is gone later."""
         made = {one.pid: one.role for one in self.processes}
         roles = Roles(self._listing, self._request.roots)
+        chosen = [self._listing[pid] for pid in self._selection.pids]
         return {
-            (pid, self._listing[pid].start_ticks): Vanished(
-                pid, made.get(pid) or roles[pid], self._listing[pid].title
+            (one.pid, one.start_ticks): Vanished(
+                one.pid, made.get(one.pid) or self._named_role(one, roles), one.title
             )
-            for pid in self._selection.pids
+            for one in chosen
         }
 
     def still_holds(self) -> bool:
@@ -275,7 +281,11 @@ def _is_dead(facts: Facts) -> bool:
     return facts.ended and facts.member.state in "ZX"
 
 
-def _gone(roots: tuple[int, ...]) -> TargetGoneError:
+def _gone(roots: tuple[int, ...]) -> TargetGoneError | UndeterminedError:
+    """Return the error for roots of which none can be found."""
+    unseen = next((pid for pid in roots if is_hidden(pid)), None)
+    if unseen is not None:
+        return hidden(unseen)
     named = ", ".join(str(pid) for pid in roots)
     return TargetGoneError(
         f"the target (PID {named}) is gone",

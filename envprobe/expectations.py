@@ -133,7 +133,7 @@ def _split(name: str, raw: bytes) -> list[bytes]:
     if not raw:
         return []
     if name == "LD_PRELOAD":
-        return [element for element in re.split(rb"[: ]", raw) if element]
+        return re.split(rb"[: ]", raw)
     if name == "LD_LIBRARY_PATH":
         return re.split(rb"[:;]", raw)
     return raw.split(b"," if name.startswith(_COMMA_LISTS) else b":")

@@ -28,6 +28,8 @@ KIND: Final = "envprobe-facts"
 MAX_FILE_BYTES: Final = 1 << 30
 _ESCAPE: Final = "base64:"
 _SALT_BYTES: Final = 16
+MAX_SECRETS: Final = 512
+"""Different credentials in one file that keep a digest; of more, only the names are kept."""
 _REMEDY: Final = "Write the file again with --save-facts and this version of envprobe."
 
 
@@ -48,6 +50,11 @@ class MaskedValue(Value):
     @property
     def truncated(self) -> bool:
         """Always true: `reveal` gives nothing of the value."""
+        return True
+
+    @property
+    def hidden(self) -> bool:
+        """Always true: no `--unmask` can show it."""
         return True
 
     def __eq__(self, other: object) -> bool:
@@ -108,6 +115,7 @@ class _Writer:
     def __init__(self, salt: bytes, *, unmask: bool) -> None:
         self._salt = salt
         self._unmask = unmask
+        self._secrets: set[bytes] = set()
 
     def fields(self, record: Any) -> dict[str, Any]:
         """Return the fields of a dataclass by name."""
@@ -130,10 +138,11 @@ class _Writer:
             return [self._plain(one, name) for one in thing]
         return self.fields(thing) if dataclasses.is_dataclass(thing) else thing
 
-    def _value(self, value: Value, name: str) -> dict[str, Any]:
+    def _value(self, value: Value, name: str) -> dict[str, Any] | None:
         raw = value.reveal()
         if isinstance(value, MaskedValue) or (not self._unmask and holds_secret(name, value)):
-            return {"masked": self._masked(value)}
+            masked = self._masked(value)
+            return masked and {"masked": masked}
         try:
             shown: dict[str, Any] = {"text": raw.decode()}
         except UnicodeDecodeError:
@@ -142,10 +151,14 @@ class _Writer:
             shown |= {"length": value.length, "sha256": value.digest}
         return shown
 
-    def _masked(self, value: Value) -> dict[str, Any]:
+    def _masked(self, value: Value) -> dict[str, Any] | None:
         if isinstance(value, MaskedValue):
             return {"length": value.length, "digest": value.digest, "salt": value.salt.hex()}
-        return {"length": value.length, "digest": slow_digest(_told(value), self._salt)}
+        told = _told(value)
+        self._secrets.add(told)
+        if len(self._secrets) > MAX_SECRETS:
+            return None
+        return {"length": value.length, "digest": slow_digest(told, self._salt)}
 
 
 def _text_out(text: str) -> str:

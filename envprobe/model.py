@@ -36,6 +36,11 @@ class Value:
         """Whether `reveal` gives only the first bytes of the value."""
         return self.length > len(self._raw)
 
+    @property
+    def hidden(self) -> bool:
+        """Whether `reveal` gives nothing of the value: only its length may be shown."""
+        return False
+
     def reveal(self) -> bytes:
         """Return the bytes themselves; for comparison and renderers only."""
         return self._raw
@@ -331,6 +336,11 @@ class Process:
     ended: bool = False
     environments: dict[View, Environment] = dataclasses.field(default_factory=dict)
     notes: tuple[str, ...] = ()
+
+    @property
+    def named(self) -> str:
+        """The process in words, such as `scheduler TP0 (PID 8001)`; without a role by its name."""
+        return f"{self.role.label or self.comm} (PID {self.pid})"
 
     def environment(self, view: View) -> Environment:
         """Return the process's environment in `view`; NOT_ASKED if it was not read."""

@@ -2,7 +2,7 @@
 
 Names, values, titles and paths come from processes that envprobe does not trust. What leaves this
 module holds no control character, no terminal escape, no newline, no invisible or bidirectional
-formatting character and no lone surrogate.
+formatting character and no lone surrogate. What renderers print goes through `without_commands`.
 """
 
 from __future__ import annotations
@@ -150,6 +150,8 @@ def _is_mixed(run: bytes) -> bool:
 
 _PLAIN_VALUE: Final = re.compile(r"[A-Za-z0-9_./:,+=@%^~*-]+")
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_.%()\[\]/:+-]+")
+_COMMAND_FIRST: Final = re.compile(r"^([^\S\n]*)::", re.M)
+_COMMAND_ANYWHERE: Final = re.compile(r"##(?=\w*\[)")
 _REORDERING: Final = frozenset(("R", "AL", "AN"))
 
 
@@ -218,6 +220,16 @@ def show_sentence(sentence: Sentence, *, unmask: bool = False) -> str:
         show(part.name, part.value, unmask=unmask) if isinstance(part, Shown) else show_text(part)
         for part in sentence.parts
     )
+
+
+def without_commands(lines: str) -> str:
+    """Return lines of output in which no CI system finds a command to itself.
+
+    GitHub's runner obeys a line that begins with `::`, blanks apart, and `##[` anywhere in a line
+    (actions/runner src/Runner.Common/ActionCommand.cs); Azure Pipelines obeys `##vso[`, TeamCity
+    `##teamcity[`. A line may have been broken in the middle of a value.
+    """
+    return _COMMAND_ANYWHERE.sub(r"#\\x23", _COMMAND_FIRST.sub(r"\1\\x3a:", lines))
 
 
 def _fits(text: str, limit: int | None) -> bool:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from typing import Final
 
 from envprobe.checks import who
 from envprobe.checks.finding import Check, Context, Finding, Severity
 from envprobe.model import Sentence, Shown, Value, View
+
+_NAMED: Final = 12
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -25,11 +28,32 @@ class _Duplicate:
 
 def _run(context: Context) -> Iterator[Finding]:
     relevant = set(context.routing.names)
+    others: list[_Duplicate] = []
     for (name, harmless), group in who.folded(
         _duplicates(context), lambda one: (one.name, one.harmless)
     ).items():
-        matters = name in relevant and not harmless
-        yield _finding(context, group, Severity.WARNING if matters else Severity.INFO)
+        if name in relevant:
+            yield _finding(context, group, Severity.INFO if harmless else Severity.WARNING)
+        else:
+            others += group
+    if others:
+        yield _of_other_names(context, others)
+
+
+def _of_other_names(context: Context, group: list[_Duplicate]) -> Finding:
+    names = tuple(dict.fromkeys(one.name for one in group))
+    pids = tuple(dict.fromkeys(one.pid for one in group))
+    return Finding(
+        check=CHECK.slug,
+        severity=Severity.INFO,
+        message=Sentence.of(
+            f"{who.some(names, _NAMED)} {'is' if len(names) == 1 else 'are'} there more than once"
+            f" in {who.in_words(context, pids)}, but not known to matter."
+        ),
+        pids=pids,
+        variable=names[0] if len(names) == 1 else "",
+        remedy=Sentence.of("Nothing needs to be done. --var NAME shows the values of a variable."),
+    )
 
 
 def _duplicates(context: Context) -> Iterator[_Duplicate]:

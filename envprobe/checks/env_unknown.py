@@ -34,7 +34,7 @@ def _undecided(context: Context, together: list[list[Outcome]]) -> Finding:
         check=CHECK.slug,
         severity=CHECK.severity,
         message=Sentence.of(
-            f"Cannot tell whether what is expected of {_names(names)} holds in"
+            f"Cannot tell whether what is expected of {who.some(names, _ONE_BY_ONE)} holds in"
             f" {who.in_words(context, pids)}: {reason.rstrip('.')}."
         ),
         pids=pids,
@@ -55,8 +55,8 @@ def _no_process(role: str, names: list[str]) -> Finding:
         check=CHECK.slug,
         severity=CHECK.severity,
         message=Sentence.of(
-            f"Cannot tell whether what is expected of {_names(names)} holds: no process of the scan"
-            f" has the role {role}."
+            f"Cannot tell whether what is expected of {who.some(names, _ONE_BY_ONE)} holds: no"
+            f" process of the scan has the role {role}."
         ),
         variable=names[0] if len(names) == 1 else "",
         remedy=Sentence.of(
@@ -64,12 +64,6 @@ def _no_process(role: str, names: list[str]) -> Finding:
         ),
         undetermined=True,
     )
-
-
-def _names(names: list[str]) -> str:
-    if len(names) <= _ONE_BY_ONE:
-        return who.listed(names)
-    return f"{', '.join(names[:_ONE_BY_ONE])} and {len(names) - _ONE_BY_ONE} more variables"
 
 
 _REMEDY = "Run envprobe as root or as the user of the server."

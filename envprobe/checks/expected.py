@@ -52,33 +52,25 @@ def _finding(
 def _message(context: Context, group: list[Outcome]) -> Sentence:
     first = group[0]
     whom = who.in_words(context, [one.pid for one in group])
-    parts: list[str | Shown] = [first.expectation.name]
-    parts += _state(group)
-    parts += [f" in {whom}", "; expected: ", *demand(first.expectation)]
-    parts += _place(context, group)
-    return Sentence((*parts, "."))
+    name = first.expectation.name
+    return Sentence(
+        (
+            f"{name} is ",
+            *who.distinct(name, (one.reading.value for one in group)),
+            f" in {whom}",
+            *_late(first),
+            "; expected: ",
+            *demand(first.expectation),
+            *_place(context, group),
+            ".",
+        )
+    )
 
 
-def _state(group: list[Outcome]) -> Iterator[str | Shown]:
-    first = group[0]
-    if first.status is Status.MISSING:
-        yield " is absent"
-        return
-    if first.status is Status.TOO_LATE:
-        yield from _late(first)
-        return
-    yield " is "
-    yield from who.distinct(first.expectation.name, (one.reading.value for one in group))
-
-
-def _late(outcome: Outcome) -> Iterator[str | Shown]:
-    value = outcome.reading.value
-    if value is None:
-        yield " is absent now, but was removed only after the start, when it had been read,"
-    else:
-        yield " is "
-        yield Shown(outcome.expectation.name, value)
-        yield " now, but came only after the start, when it had been read,"
+def _late(outcome: Outcome) -> Iterator[str]:
+    if outcome.status is Status.TOO_LATE:
+        came = "was removed" if outcome.reading.value is None else "came"
+        yield f", but {came} only after the start, when it had already been read"
 
 
 def demand(expectation: Expectation) -> Iterator[str | Shown]:
@@ -112,12 +104,10 @@ def _place(context: Context, group: list[Outcome]) -> Iterator[str]:
     if first.route is None:
         return
     if found is None:
-        known = next((stop for stop in first.route.stops if stop.reading.known), None)
-        if known is not None and first.status in (Status.WRONG, Status.FORBIDDEN):
-            yield f"; it is so from {who.place(context, known)} on"
+        known = next(stop for stop in first.route.stops if stop.reading.known)
+        yield f"; it is so from {who.place(context, known)} on"
         return
-    own = found.change is not Change.NEVER_THERE
-    own = own and first.route.stops[found.after].pid == first.pid
+    own = first.route.stops[found.after].pid == first.pid
     yield f"; {breaks.where(context, first.route, found, len(group) - 1 if own else 0)}"
 
 

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from typing import Final
 
 from envprobe.checks import breaks, who
 from envprobe.checks.finding import Check, Context, Finding, Severity
 from envprobe.checks.outcomes import covered
 from envprobe.model import Confidence, Sentence, Value
-from envprobe.routes.types import Break, Change, Route, Stop
+from envprobe.routes.types import Break, Change, Route
+
+_NAMED: Final = 12
+_TOLD: Final = 64
+"""How many of the variables that were added a message names, and of how many the writer is told."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -53,12 +58,8 @@ def _is_new(group: list[_Written]) -> bool:
 
 def _spot(group: list[_Written]) -> tuple[object, ...]:
     route, found = group[0].route, group[0].found
-    places = [(stop.pid == route.pid or stop.pid, stop.view) for stop in _ends(route, found)]
-    return (_pids(group), *places)
-
-
-def _ends(route: Route, found: Break) -> tuple[Stop, Stop]:
-    return route.stops[found.before], route.stops[found.after]
+    before, after = route.stops[found.before], route.stops[found.after]
+    return (_pids(group), before.pid, before.view, after.pid, after.view)
 
 
 def _pids(group: list[_Written]) -> tuple[int, ...]:
@@ -102,12 +103,12 @@ def _added(context: Context, together: list[list[_Written]]) -> Finding:
         severity=CHECK.severity,
         message=Sentence.of(
             f"Known code set {len(names)} {count} not set before, on the way to"
-            f" {who.in_words(context, _pids(together[0]))}: {who.listed(names)}."
+            f" {who.in_words(context, _pids(together[0]))}: {who.some(names, _NAMED)}."
         ),
         confidence=Confidence.PROVED if sure else Confidence.INFERRED,
         pids=_pids(together[0]),
         variable=names[0] if len(names) == 1 else "",
-        evidence=tuple(_told(group) for group in together),
+        evidence=tuple(_told(group) for group in together[:_TOLD]),
         remedy=Sentence.of(
             "Nothing needs to be done. Where another value is wanted, set it before the first"
             " process of the server starts, and state it with --expect."

@@ -19,6 +19,7 @@ _RAY_OPTIONS: Final = (
     "--data-parallel-backend=ray",
 )
 _MAX_WORDS: Final = 4096
+_MAX_REASONS: Final = 8
 _REMOTE: Final = ("ssh", "srun", "salloc", "sbatch", "pdsh", "dsh")
 
 Reason = tuple[Sentence, Sentence]
@@ -28,7 +29,8 @@ def _run(context: Context) -> Iterator[Finding]:
     if context.routing.workers():
         return
     snapshot = context.routing.snapshot
-    reasons = list(_reasons(context)) or [_no_known_cause(context)]
+    reasons = list(itertools.islice(_reasons(context), _MAX_REASONS))
+    reasons = reasons or [_no_known_cause(context)]
     yield Finding(
         check=CHECK.slug,
         severity=CHECK.severity,

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from envprobe.checks import who
 from envprobe.checks.finding import Check, Context, Finding, Severity
 from envprobe.model import Sentence
+
+_SHOWN: Final = 120
+"""How many characters of an identifier are shown: it comes from the process."""
 
 
 def _run(context: Context) -> Iterator[Finding]:
@@ -28,7 +32,10 @@ def _run(context: Context) -> Iterator[Finding]:
                 Sentence.of(f"{who.named(context, one.pid)} is now a child of PID {one.ppid}.")
                 for one in orphans[: who.NAMED]
             ]
-            + [Sentence.of(f"Its SGLANG_RUN_ID is {run_id}.") for run_id in run_ids[: who.NAMED]]
+            + [
+                Sentence.of(f"Its SGLANG_RUN_ID is {run_id[:_SHOWN]}.")
+                for run_id in run_ids[: who.NAMED]
+            ]
         ),
         remedy=Sentence.of(
             "If no server needs them any more, end them (they hold GPU memory and ports):"

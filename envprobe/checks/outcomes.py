@@ -13,7 +13,7 @@ from envprobe.checks.finding import Context
 from envprobe.config import Expectation, Rule
 from envprobe.expectations import accepts
 from envprobe.model import Confidence, Process, Reading, State, Value, View
-from envprobe.routes.types import Break, Change, InTime, ReadTime, Route
+from envprobe.routes.types import Break, InTime, ReadTime, Route
 
 READ_AT_START: Final = (ReadTime.EXEC, ReadTime.LIBRARY_LOAD)
 
@@ -162,18 +162,18 @@ def _arrival(expectation: Expectation, route: Route, process: Process) -> InTime
     if route.in_time is InTime.YES:
         return InTime.YES
     at_exec = exec_reading(route)
-    if at_exec is not None and at_exec.known:
+    if at_exec.known:
         if accepts(expectation, at_exec.value, process.cwd) is True:
             return InTime.YES
         # A stand-in for the exec view (the resource tracker's) speaks for itself, not for this one.
-        if at_exec.confidence is Confidence.PROVED and route.in_time is not InTime.UNKNOWN:
+        if at_exec.confidence is Confidence.PROVED:
             return InTime.NO
-    elif route.in_time is InTime.NO and (at_exec is None or not _forked(at_exec, route)):
+    elif route.in_time is InTime.NO and not _forked(at_exec, route):
         return InTime.NO
     before = [stop.reading for stop in route.stops if stop.pid != route.pid and stop.reading.known]
     if before and accepts(expectation, before[-1].value, process.cwd) is True:
         return InTime.YES
-    return InTime.UNKNOWN
+    return InTime.NO if route.in_time is InTime.NO else InTime.UNKNOWN
 
 
 def _forked(at_exec: Reading, route: Route) -> bool:
@@ -184,12 +184,12 @@ def _forked(at_exec: Reading, route: Route) -> bool:
     return at_exec.state is State.NOT_APPLICABLE and route.read_time not in READ_AT_START
 
 
-def exec_reading(route: Route) -> Reading | None:
-    """Return the reading of the exec view of the route's own process; None without that stop."""
+def exec_reading(route: Route) -> Reading:
+    """Return the reading of the exec view of the route's own process."""
     for stop in route.stops:
         if stop.pid == route.pid and stop.view is View.EXEC:
             return stop.reading
-    return None
+    return Reading(State.NOT_ASKED)
 
 
 # --- the same everywhere -------------------------------------------------------------------------
@@ -214,32 +214,20 @@ def _against(outcome: Outcome, usual: Value | None) -> Outcome:
 
 # --- where it broke ------------------------------------------------------------------------------
 
-_CHANGES: Final = {
-    Status.MISSING: (Change.LOST, Change.NEVER_THERE),
-    Status.WRONG: (Change.CHANGED, Change.APPEARED, Change.LOST),
-    Status.FORBIDDEN: (Change.APPEARED, Change.CHANGED),
-    Status.TOO_LATE: (Change.APPEARED, Change.CHANGED, Change.LOST),
-}
-
 
 def break_of(outcome: Outcome) -> Break | None:
     """Return the break at which the route stops to satisfy the expectation, the last of them.
 
-    Without such a break: the last one of a fitting kind.
+    Without such a break, and for what came too late: the last break of the route.
     """
-    if outcome.route is None:
+    if outcome.route is None or not outcome.route.breaks:
         return None
-    fitting = _CHANGES.get(outcome.status, tuple(Change))
-    candidates = [one for one in outcome.route.breaks if one.change in fitting]
-    for candidate in reversed(candidates):
-        if outcome.status is not Status.TOO_LATE and _breaks(outcome, candidate):
-            return candidate
-    return candidates[-1] if candidates else None
+    found = outcome.route.breaks
+    if outcome.status is Status.TOO_LATE:
+        return found[-1]
+    return next((one for one in reversed(found) if _breaks(outcome, outcome.route, one)), found[-1])
 
 
-def _breaks(outcome: Outcome, candidate: Break) -> bool:
-    assert outcome.route is not None
-    before = outcome.route.stops[candidate.before].reading
-    after = outcome.route.stops[candidate.after].reading
-    right = [accepts(outcome.expectation, one.value) for one in (before, after) if one.known]
-    return right == [True, False]
+def _breaks(outcome: Outcome, route: Route, candidate: Break) -> bool:
+    ends = (route.stops[candidate.before].reading, route.stops[candidate.after].reading)
+    return [accepts(outcome.expectation, one.value) for one in ends] == [True, False]

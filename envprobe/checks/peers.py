@@ -10,7 +10,7 @@ from typing import Final
 from envprobe.checks import breaks, who
 from envprobe.checks.finding import Context, Finding, Severity
 from envprobe.checks.outcomes import covered, exec_reading
-from envprobe.model import Confidence, Reading, Sentence, Shown, State, Value, View
+from envprobe.model import Confidence, Reading, Sentence, Shown, Value, View
 from envprobe.routes import variables
 from envprobe.routes.types import Break, PeerGroup, Route
 
@@ -75,27 +75,25 @@ def _all(context: Context) -> Iterator[Difference]:
 
 def _not_alike(context: Context, group: PeerGroup, names: Iterable[str]) -> Iterator[str]:
     """Return the names that may differ: on 256 equal workers nothing else is looked at."""
-    processes = (who.process_of(context, pid) for pid in group.workers)
-    views = [one.environment(View.LIBC) for one in processes if one is not None]
+    views = [one.environment(View.LIBC) for one in who.processes(context, group.workers)]
     for name in names:
         if len({view.entries.get(name, view.status) for view in views}) > 1:
             yield name
 
 
 def _members(context: Context, group: PeerGroup, name: str) -> Iterator[_Member]:
-    for pid in group.workers:
-        process = who.process_of(context, pid)
-        if process is None:
-            continue
+    for process in who.processes(context, group.workers):
         reading = process.environment(View.LIBC).reading(name)
         if reading.known:
-            route = context.routing.routes.get((pid, name))
-            yield _Member(pid, reading.value, reading, _unchanged(route, reading))
+            route = context.routing.routes.get((process.pid, name))
+            yield _Member(process.pid, reading.value, reading, _unchanged(route, reading))
 
 
 def _unchanged(route: Route | None, now: Reading) -> bool | None:
-    at_exec = None if route is None else exec_reading(route)
-    if at_exec is None or not at_exec.known or at_exec.confidence is not Confidence.PROVED:
+    if route is None:
+        return None
+    at_exec = exec_reading(route)
+    if not at_exec.known or at_exec.confidence is not Confidence.PROVED:
         return None
     return (at_exec.state, at_exec.value) == (now.state, now.value)
 
@@ -113,7 +111,8 @@ def _difference(
     else:
         kind = Kind.OTHER
     states = who.folded(members, lambda member: member.value)
-    ordered = sorted(states.items(), key=lambda item: -len(item[1]))
+    # Of two equally frequent states it is the absent one that is looked into.
+    ordered = sorted(states.items(), key=lambda item: (-len(item[1]), item[0] is None))
     proved = [
         one for one in members if one.unchanged and one.reading.confidence is Confidence.PROVED
     ]
@@ -137,12 +136,20 @@ def _distinct(members: Iterable[_Member], usual: Value | None) -> set[Value | No
 
 
 def _explained(context: Context, difference: Difference) -> bool:
-    """Return whether a known writer, or a finding about an expectation, tells of all who differ."""
+    """Return whether a known writer, or a finding about an expectation, tells of all who differ.
+
+    Then at most one state is left that nothing tells of.
+    """
     broken = context.once(covered)
-    return all(
-        (pid, difference.name) in broken or _written(context, pid, difference.name)
-        for pid in difference.deviating
-    )
+    untold = [
+        pids
+        for _, pids in difference.states
+        if not all(
+            (pid, difference.name) in broken or _written(context, pid, difference.name)
+            for pid in pids
+        )
+    ]
+    return len(untold) < 2
 
 
 def _written(context: Context, pid: int, name: str) -> bool:
@@ -206,7 +213,7 @@ def _evidence(
     context: Context, difference: Difference, first: tuple[Route, Break] | None
 ) -> Iterator[Sentence]:
     consequence = variables.rank_critical(difference.name)
-    if consequence and difference.kind is Kind.CRITICAL:
+    if consequence and difference.kind is not Kind.DEFAULT:
         yield Sentence.of(f"When ranks differ in it: {consequence}.")
     usual = variables.known_default(difference.name)
     if usual is not None and difference.kind is Kind.DEFAULT:
@@ -216,7 +223,9 @@ def _evidence(
             f"{who.in_words(context, difference.late)} changed it after the start, when it may"
             " already have been read."
         )
-    unread = [pid for pid in difference.group.workers if _unread(context, pid, difference.name)]
+    members = who.processes(context, difference.group.workers)
+    views = [(one.pid, one.environment(View.LIBC).reading(difference.name)) for one in members]
+    unread = [pid for pid, reading in views if not reading.known]
     if unread:
         yield Sentence.of(f"Not known in {who.in_words(context, unread)}.")
     if first is not None:
@@ -225,9 +234,3 @@ def _evidence(
         where = breaks.where(context, route, found, others)
         yield Sentence.of(f"{where[:1].upper()}{where[1:]}.")
         yield from breaks.evidence(context, route, found, others)
-
-
-def _unread(context: Context, pid: int, name: str) -> bool:
-    process = who.process_of(context, pid)
-    unread = (State.UNREADABLE, State.CHANGING, State.NOT_ASKED, State.NOT_APPLICABLE)
-    return process is not None and process.environment(View.LIBC).reading(name).state in unread

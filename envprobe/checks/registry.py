@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from envprobe.checks import (
@@ -29,8 +30,10 @@ from envprobe.checks import (
     workers_missing,
 )
 from envprobe.checks.finding import Check, Context, Finding
+from envprobe.checks.who import folded, some
 from envprobe.config import did_you_mean
 from envprobe.errors import UsageError
+from envprobe.model import Sentence
 
 CHECKS: Final[tuple[Check, ...]] = (
     no_workers.CHECK,
@@ -56,6 +59,11 @@ CHECKS: Final[tuple[Check, ...]] = (
     block_wiped.CHECK,
 )
 """A new check is added at the end: ids never change their meaning."""
+
+MAX_FINDINGS: Final = 100
+"""How many findings of one check and severity are told one by one."""
+
+_NAMED: Final = 12
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -87,9 +95,34 @@ def slug_of(id_or_slug: str) -> str:
     return find(id_or_slug).slug
 
 
+def _bounded(findings: Iterable[Finding]) -> Iterator[Finding]:
+    """Return the findings of one check; of very many of one kind the last ones as a single one.
+
+    A target that sets thousands of variables must not give thousands of findings.
+    """
+    for group in folded(findings, lambda one: (one.severity, one.undetermined)).values():
+        yield from group[: MAX_FINDINGS - 1]
+        rest = group[MAX_FINDINGS - 1 :]
+        yield from rest if len(rest) < 2 else [_merged(rest)]
+
+
+def _merged(findings: list[Finding]) -> Finding:
+    names = list(dict.fromkeys(one.variable for one in findings if one.variable))
+    about = f" about {some(names, _NAMED)}" if names else ""
+    return dataclasses.replace(
+        findings[0],
+        message=Sentence.of(f"{len(findings)} more findings of this kind{about}."),
+        pids=tuple(dict.fromkeys(pid for one in findings for pid in one.pids)),
+        variable="",
+        evidence=(),
+        breaks=(),
+        remedy=Sentence.of("Mend what the other findings of this check say first, and scan again."),
+    )
+
+
 def run_all(context: Context) -> Result:
     """Return the findings of all checks, those of [ignore] kept apart."""
-    found = [finding for check in CHECKS for finding in check.run(context)]
+    found = [finding for check in CHECKS for finding in _bounded(check.run(context))]
     ignore = context.config.ignore
     kept = [one for one in found if one.undetermined or one.check not in ignore]
     ignored = [one for one in found if not one.undetermined and one.check in ignore]

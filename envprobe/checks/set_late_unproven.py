@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from envprobe.checks import who
 from envprobe.checks.finding import Check, Context, Finding, Severity, Undetermined
-from envprobe.checks.outcomes import Outcome, Status, exec_reading, outcomes
+from envprobe.checks.outcomes import Outcome, Status, break_of, exec_reading, outcomes
 from envprobe.model import Confidence, Sentence, Shown
 from envprobe.routes.types import ReadTime
 
@@ -25,8 +25,10 @@ def _run(context: Context) -> Iterator[Finding]:
 
 def _seen(outcome: Outcome) -> bool:
     """Return whether the exec view was read, so that the lateness itself is certain."""
-    at_exec = None if outcome.route is None else exec_reading(outcome.route)
-    return at_exec is not None and at_exec.known and at_exec.confidence is Confidence.PROVED
+    if outcome.route is None:
+        return False
+    at_exec = exec_reading(outcome.route)
+    return at_exec.known and at_exec.confidence is Confidence.PROVED
 
 
 def _finding(context: Context, group: list[Outcome]) -> Finding:
@@ -36,21 +38,17 @@ def _finding(context: Context, group: list[Outcome]) -> Finding:
     read = _READ[first.route.read_time] if first.route and first.route.read_time in _READ else ""
     read = read or "when it is read is not known"
     came = "came only after the start" if _seen(first) else "may have come after the start"
-    state: tuple[str | Shown, ...] = (
-        (" is absent as expected,",)
-        if value is None
-        else (" is ", Shown(name, value), " as expected,")
-    )
     pids = tuple(one.pid for one in group)
+    log = "; or look in NCCL's log (NCCL_DEBUG=INFO) for the value that it read"
     return Finding(
         check=CHECK.slug,
         severity=CHECK.severity,
         message=Sentence(
             (
-                name,
-                *state,
-                f" in {who.in_words(context, pids)}, but {came}; {read}, so it may have come too"
-                " late.",
+                f"{name} is ",
+                "absent" if value is None else Shown(name, value),
+                f" in {who.in_words(context, pids)} as expected, but {came}; {read}, so it may have"
+                " come too late.",
             )
         ),
         confidence=Confidence.PROVED if _seen(first) else Confidence.INFERRED,
@@ -59,9 +57,9 @@ def _finding(context: Context, group: list[Outcome]) -> Finding:
         evidence=(Sentence.of(f"Expected by {first.expectation.origin}."),),
         remedy=Sentence.of(
             f"Set {name} before the process starts (in the unit's Environment=, or exported before"
-            " the command); or look in NCCL's log (NCCL_DEBUG=INFO) for the value that it read."
+            f" the command){log if name.startswith('NCCL_') else ''}."
         ),
-        breaks=tuple(one.route.breaks[-1] for one in group if one.route and one.route.breaks),
+        breaks=tuple(found for one in group if (found := break_of(one)) is not None),
     )
 
 

@@ -80,7 +80,8 @@ class Progress:
     """How far a server has come: what --wait shows while it waits.
 
     `counts` maps each awaited role ("": any worker) to how many are there and how many should be;
-    `undecided` holds the variables whose expectations are not decided in some process.
+    `undecided` holds the variables whose expectations are not decided in some process, and may be
+    after another scan.
     """
 
     counts: dict[str, tuple[int, int]]
@@ -102,8 +103,11 @@ def progress(context: Context) -> Progress:
     counts = {
         role: (len(workers_missing.found(context, role)), number) for role, number in wanted.items()
     }
+    # What was read and yet leaves open what was there at the start stays open.
     unknown = [
-        one.expectation.name for one in context.once(outcomes) if one.status is Status.UNKNOWN
+        one.expectation.name
+        for one in context.once(outcomes)
+        if one.status is Status.UNKNOWN and not one.reading.known
     ]
     missing = [one.name for one in context.once(without_process)]
     return Progress(counts, tuple(dict.fromkeys(unknown + missing)))

@@ -29,9 +29,13 @@ def process_of(context: Context, pid: int) -> Process | None:
 
 def workers(context: Context) -> tuple[Process, ...]:
     """Return all counted workers that are still there."""
+    return processes(context, context.routing.workers())
+
+
+def processes(context: Context, pids: Iterable[int]) -> tuple[Process, ...]:
+    """Return the processes with these numbers, without those that the snapshot does not hold."""
     known = context.once(index)
-    found = (known.get(pid) for pid in context.routing.workers())
-    return tuple(process for process in found if process is not None)
+    return tuple(known[pid] for pid in pids if pid in known)
 
 
 def of_role(context: Context, role: str) -> tuple[Process, ...]:
@@ -53,7 +57,7 @@ def name_of(process: Process) -> str:
 def named(context: Context, pid: int) -> str:
     """Return one process's name and pid, such as `scheduler TP0 (PID 8001)`."""
     process = process_of(context, pid)
-    return f"PID {pid}" if process is None else f"{name_of(process)} (PID {pid})"
+    return f"PID {pid}" if process is None else process.named
 
 
 def in_words(context: Context, pids: Iterable[int]) -> str:
@@ -65,7 +69,7 @@ def in_words(context: Context, pids: Iterable[int]) -> str:
     if len(every) > NAMED + 1:
         names = [named(context, pid) for pid in every[:NAMED]]
         return f"{', '.join(names)} and {len(every) - NAMED} more"
-    return listed([named(context, pid) for pid in every])
+    return listed(named(context, pid) for pid in every)
 
 
 def listed(words: Iterable[str]) -> str:
@@ -99,6 +103,14 @@ def moment(at: float | None) -> str:
         return datetime.datetime.fromtimestamp(at).astimezone().isoformat(" ", "seconds")
     except (OverflowError, OSError, ValueError):
         return "an unknown time"
+
+
+def some(words: Iterable[str], most: int) -> str:
+    """Return words as a list in a sentence, of more than `most` the first ones and a count."""
+    every = list(words)
+    if len(every) <= most:
+        return listed(every)
+    return f"{', '.join(every[:most])} and {len(every) - most} more"
 
 
 def distinct(name: str, values: Iterable[Value | None]) -> Iterator[str | Shown]:

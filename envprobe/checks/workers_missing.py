@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from typing import Final
 
@@ -38,7 +39,9 @@ def _untitled(context: Context) -> tuple[int, ...]:
 def _fewer(context: Context, role: str, number: int, have: tuple[Process, ...]) -> Finding:
     untitled = _untitled(context)
     undecided = len(have) + len(untitled) >= number
-    names = [name for launch in context.routing.launches for name in _missing(context, launch)[0]]
+    names = [
+        name for launch in context.routing.launches for name in _shortfall(context, launch).names
+    ]
     what = f"{role or 'worker'}{'' if number == 1 else 's'}"
     return Finding(
         check=CHECK.slug,
@@ -55,52 +58,65 @@ def _fewer(context: Context, role: str, number: int, have: tuple[Process, ...]) 
 
 
 def _absent(context: Context, launch: Launch) -> Iterator[Finding]:
-    names, source, number = _missing(context, launch)
-    if not names or number <= len(launch.workers) + len(_untitled(context)):
+    short = _shortfall(context, launch)
+    # A child without a title may be the rank that seems absent.
+    if not short.names or short.wanted <= short.have + len(_untitled(context)):
         return
     whose = who.named(context, launch.launcher)
     yield Finding(
         check=CHECK.slug,
         severity=CHECK.severity,
         message=Sentence.of(
-            f"{len(launch.workers)} of {number} workers of {whose} are there{_absent_words(names)}."
+            f"{short.have} of {short.wanted} workers of {whose} are there"
+            f"{_absent_words(short.names)}."
         ),
         confidence=Confidence.INFERRED,
         pids=(launch.launcher,),
-        evidence=(Sentence.of(source),),
+        evidence=(Sentence.of(short.source),),
         remedy=_remedy(undecided=False),
     )
 
 
-def _missing(context: Context, launch: Launch) -> tuple[list[str], str, int]:
-    """Return the absent ranks of a launch in words, what tells so, and how many there should be."""
-    members = [one for pid in launch.workers if (one := who.process_of(context, pid)) is not None]
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Shortfall:
+    """The absent ranks of a launch in words, what tells so, and how many workers are there."""
+
+    names: list[str]
+    source: str
+    have: int
+    wanted: int
+
+
+def _shortfall(context: Context, launch: Launch) -> _Shortfall:
+    members = who.processes(context, launch.workers)
     launcher = who.process_of(context, launch.launcher)
-    framework = members[0].role.framework if members else ""
-    if launcher is not None:
-        framework = framework or launcher.role.framework
-        asked = ranks.from_command(launcher.title, framework)
+    if launcher is not None and members:
+        asked = ranks.from_command(launcher.title, members[0].role.framework)
         if asked is not None:
-            return _asked_for(asked, members)
-    titles = [one.role.ranks for one in members if one.role.name == members[0].role.name]
-    if not any(titles):
-        return [], "", 0
+            return _asked_for(asked, [one for one in members if one.role.name == asked.role])
+    return _between_titles(
+        [one.role.ranks for one in members if one.role.name == members[0].role.name]
+    )
+
+
+def _between_titles(titles: list[dict[str, int]]) -> _Shortfall:
     gaps = ranks.gaps(titles)
     every = gaps | {ranks.rank_of(one) for one in titles}
     source = "A rank between those in the titles is missing."
-    return ranks.labels(gaps, every), source, len(titles) + len(gaps)
+    return _Shortfall(ranks.labels(gaps, every), source, len(titles), len(titles) + len(gaps))
 
 
-def _asked_for(asked: ranks.Expected, members: list[Process]) -> tuple[list[str], str, int]:
-    have = [one for one in members if one.role.name == asked.role]
+def _asked_for(asked: ranks.Expected, have: list[Process]) -> _Shortfall:
     source = f"The launcher's command line says {asked.source}."
+    wanted = len(asked.ranks)
     if asked.role == "rank":
         # Titles of torchrun's ranks name none: their number is all that can be told.
-        absent = max(len(asked.ranks) - len(have), 0)
-        names = [f"{absent} of {len(asked.ranks)} ranks"] if absent else []
-        return names, source, len(asked.ranks)
-    there = {ranks.rank_of(one.role.ranks, replicas=asked.replicas) for one in have}
-    return ranks.labels(asked.ranks - there, asked.ranks), source, len(asked.ranks)
+        absent = wanted - len(have)
+        names = [f"{absent} of {wanted} ranks"] if absent > 0 else []
+    else:
+        there = {ranks.rank_of(one.role.ranks, replicas=asked.replicas) for one in have}
+        names = ranks.labels(asked.ranks - there, asked.ranks)
+    return _Shortfall(names, source, len(have), wanted)
 
 
 def _absent_words(names: list[str]) -> str:

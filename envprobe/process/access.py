@@ -109,13 +109,13 @@ def explain(target: ProcessHandle | int, failure: Failure | None, what: str) -> 
     """Return why `what` of a process could not be read, and the remedy: one sentence each.
 
     `target` is a number where no handle could be had; `failure` is None where nothing was refused
-    but nothing was there either. `what` is the sentence's subject, such as "the exec block".
+    but nothing was there either. `what` is the sentence's subject, such as "the exec block". Equal
+    obstacles have equal words, whatever the process, so that findings can be folded.
     """
     reader = Reader.own()
     cause, ways = _WORDS[diagnose(target, failure, reader)]
     status = Status() if isinstance(target, int) else _status(target)
     facts = {
-        "pid": target if isinstance(target, int) else target.pid,
         "target": "uid {}, gid {}".format(*_effective(status)),
         "reader": f"uid {reader.uid}, gid {reader.gid}",
         "refusal": _refusal(failure),
@@ -269,11 +269,11 @@ _CAPABILITY: Final = (
 
 _WORDS: Final[dict[Obstacle, tuple[str, tuple[str, ...]]]] = {
     Obstacle.GONE: (
-        "process {pid} does not exist (any more)",
+        "the process does not exist (any more)",
         ("run envprobe again and, if it vanishes again, look in the server's log for its end",),
     ),
     Obstacle.HIDDEN: (
-        "process {pid} exists, but this /proc hides it (mount option hidepid)",
+        "the process exists, but this /proc hides it (mount option hidepid)",
         (
             _AS_ROOT,
             "join the group that the gid= option of the /proc mount names",
@@ -281,40 +281,40 @@ _WORDS: Final[dict[Obstacle, tuple[str, tuple[str, ...]]]] = {
         ),
     ),
     Obstacle.ZOMBIE: (
-        "process {pid} has ended and waits for its parent to collect it (zombie)",
+        "the process has ended and waits for its parent to collect it (zombie)",
         ("look in the server's log for the reason of its end and start the server again",),
     ),
     Obstacle.KERNEL_THREAD: (
-        "process {pid} is a kernel thread, which has no environment",
+        "the process is a kernel thread, which has no environment",
         ("name a process of the server instead",),
     ),
     Obstacle.OTHER_USER: (
-        "process {pid} runs as {target}, envprobe as {reader} without CAP_SYS_PTRACE",
+        "the process runs as {target}, envprobe as {reader} without CAP_SYS_PTRACE",
         (_AS_ROOT, "run it as the server's own user ({target})", _CAPABILITY),
     ),
     Obstacle.OTHER_USER_NAMESPACE: (
-        "process {pid} belongs to another user namespace, where envprobe's rights do not count",
+        "the process belongs to another user namespace, where envprobe's rights do not count",
         (
             "run envprobe as root on the host, outside this user namespace",
             "run it inside the server's own container",
         ),
     ),
     Obstacle.NOT_DUMPABLE: (
-        "process {pid} runs as your user but is not dumpable (set-user-id, file capabilities or "
+        "the process runs as your user but is not dumpable (set-user-id, file capabilities or "
         "PR_SET_DUMPABLE), so that its files in /proc belong to root",
         (_AS_ROOT, _CAPABILITY),
     ),
     Obstacle.MORE_CAPABILITIES: (
-        "process {pid} holds capabilities that envprobe lacks, and envprobe has no CAP_SYS_PTRACE",
+        "the process holds capabilities that envprobe lacks, and envprobe has no CAP_SYS_PTRACE",
         (_AS_ROOT, _CAPABILITY),
     ),
     Obstacle.YAMA_ANCESTORS: (
-        "kernel.yama.ptrace_scope is 1: only an ancestor of process {pid} may read its memory",
+        "kernel.yama.ptrace_scope is 1: only an ancestor of the process may read its memory",
         (_NOENV, _AS_ROOT, _CAPABILITY),
     ),
     Obstacle.YAMA_CAPABILITY: (
         "kernel.yama.ptrace_scope is 2: only who holds CAP_SYS_PTRACE may read the memory of "
-        "process {pid}",
+        "the process",
         (_NOENV, _AS_ROOT, _CAPABILITY),
     ),
     Obstacle.YAMA_NOBODY: (
@@ -331,7 +331,7 @@ _WORDS: Final[dict[Obstacle, tuple[str, tuple[str, ...]]]] = {
         (_NOENV, _AS_ROOT, _CAPABILITY, "look for the refusal in the kernel's log (journalctl -k)"),
     ),
     Obstacle.UNSUPPORTED: (
-        "process {pid} is of a kind that envprobe does not read ({refusal})",
+        "the process is of a kind that envprobe does not read ({refusal})",
         ("rely on its exec block, or look at a 64-bit process of the same server",),
     ),
     Obstacle.TOO_LONG: (
@@ -339,7 +339,7 @@ _WORDS: Final[dict[Obstacle, tuple[str, tuple[str, ...]]]] = {
         ("rely on the other views of this process",),
     ),
     Obstacle.NO_MEMORY: (
-        "process {pid} has no memory at this moment: it is starting a program or ending",
+        "the process has no memory at this moment: it is starting a program or ending",
         ("run envprobe again",),
     ),
     Obstacle.NOT_OFFERED: (

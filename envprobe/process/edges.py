@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from envprobe import tables
@@ -56,13 +57,21 @@ class Edges:
     """The edges into the processes of a scan.
 
     `inside` are the processes of the scan; an edge from outside it has no parent on the route, and
-    is UNKNOWN if whatever started the process is gone, else ROOT.
+    is UNKNOWN if whatever started the process is gone, else ROOT. `holders` says who was given the
+    pipe of a resource tracker (`trackerpipe.holders`).
     """
 
-    def __init__(self, listing: Listing, roles: Roles, inside: frozenset[int]) -> None:
+    def __init__(
+        self,
+        listing: Listing,
+        roles: Roles,
+        inside: frozenset[int],
+        holders: Mapping[int, bool] | None = None,
+    ) -> None:
         self._listing = listing
         self._roles = roles
         self._inside = inside
+        self._holders = holders or {}
 
     def edge(self, pid: int) -> Edge:
         """Return how a process came to be; KeyError if it is not listed."""
@@ -138,7 +147,9 @@ class Edges:
         exec_evidence, confidence = self._exec_evidence(member, shared)
         hints = self._spawn_hints(member, parent)
         if hints:
-            return EdgeKind.SPAWN, Confidence.INFERRED, (exec_evidence, *hints)
+            proved = self._holders.get(member.pid, False) and shared is False
+            certainty = Confidence.PROVED if proved else Confidence.INFERRED
+            return EdgeKind.SPAWN, certainty, (exec_evidence, *hints)
         if shared is None and self._title_is_wiped(member):
             return EdgeKind.UNKNOWN, Confidence.INFERRED, (exec_evidence,)
         return EdgeKind.EXEC, confidence, (exec_evidence,)
@@ -155,10 +166,15 @@ class Edges:
         if not (self._title_is_wiped(member) and self._roles.python(parent.pid)):
             return ()
         hints = ["its title hides its command line, and its parent is a Python program"]
-        tracker = self._tracker_above(member.pid)
-        if tracker is not None:
+        tracker, held = self._roles.tracker_above(member.pid), self._holders.get(member.pid)
+        if tracker is not None and held:
             hints.append(
-                f"PID {tracker} is a resource tracker, which multiprocessing starts before the "
+                f"it was given the pipe of resource tracker PID {tracker.pid}, as only children of "
+                f"multiprocessing are"
+            )
+        elif tracker is not None and held is None:
+            hints.append(
+                f"PID {tracker.pid} is a resource tracker, which multiprocessing starts before the "
                 f"first spawn child"
             )
         starts = self._roles.row(parent.pid).starts
@@ -170,16 +186,6 @@ class Edges:
         row = self._roles.row(member.pid)
         python = self._roles.python(member.pid)
         return row.titled or (python and len(member.title) == 1)
-
-    def _tracker_above(self, pid: int) -> int | None:
-        """Return the tracker that a spawn child's starter uses: its own or that of its starter."""
-        for one in (pid, *self._listing.ancestors(pid)):
-            if not self._roles.python(one):
-                return None
-            tracker = self._roles.tracker_of(one)
-            if tracker is not None:
-                return tracker.pid
-        return None
 
     def _adopted(self, member: Member, parent: Member) -> str:
         return (

@@ -102,13 +102,13 @@ class Look:
 
     def silent(self, member: Member) -> Facts:
         """Return the facts of a process that did not even answer without its memory."""
-        return self.unread(member, *self._not_answering(member.pid, "process"))
+        return self.unread(member, *self._not_answering("the process"))
 
     def crashed(self, member: Member) -> Facts:
         """Return the facts of a process on which the reader child died."""
         return self.unread(
             member,
-            f"reading process {member.pid} ended the child that read it",
+            "reading the process ended the child that read it",
             "Run envprobe again, with more memory if its limit is tight; if it happens again, "
             "report it with the version of envprobe.",
         )
@@ -125,18 +125,19 @@ class Look:
             notes=(reason,),
         )
 
-    def _not_answering(self, pid: int, what: str) -> tuple[str, str]:
+    def _not_answering(self, what: str) -> tuple[str, str]:
         return (
-            f"{what} {pid} does not answer within {self.deadline:g} s",
+            f"{what} does not answer within {self.deadline:g} s",
             "Look for a stalled file system that it has mapped (NFS, FUSE) and for its kernel "
-            f"stack (/proc/{pid}/stack, as root), and run envprobe again once that answers.",
+            "stack (/proc/PID/stack, as root), and run envprobe again once that answers.",
         )
 
     def _once(self, handle: ProcessHandle, member: Member) -> Facts:
         """Read all, then look whether it still is the process and image that it was."""
         stat = handle.stat()
         zombie = stat.state in "ZX" and handle.living_task() is None
-        title = title_through(handle)
+        # A zombie and a process in the middle of an exec show no title: they are what they were.
+        title = title_through(handle) or member.title
         exe = _try(lambda: handle.readlink("exe"), None)
         auxv = _try(lambda: handle.read("auxv"), b"")
         start = start_time(handle.start_ticks, self.boot)
@@ -144,7 +145,7 @@ class Look:
         if self.memory:
             identity, libc_view, runtime, alive = self._live(handle)
         else:
-            words = self._not_answering(handle.pid, "the memory of process")
+            words = self._not_answering("the memory of the process")
             libc_view = _unreadable(View.LIBC, *words)
             identity, runtime, alive = handle.identity(), None, handle.same()
         status = _try(handle.status, None)

@@ -84,6 +84,18 @@ class Roles:
         trackers = (self._listing[one] for one in siblings if self.row(one).tracker)
         return next(trackers, None)
 
+    def tracker_above(self, pid: int) -> Member | None:
+        """Return the tracker that a spawn child uses: its starter's, or that of whoever spawned it.
+
+        A spawn child hands the tracker that it was given on to those that it spawns itself.
+        """
+        for one in (pid, *self._listing.ancestors(pid)):
+            if not self.python(one):
+                return None
+            if (tracker := self.tracker_of(one)) is not None:
+                return tracker
+        return None
+
     def adopted(self, pid: int) -> bool:
         """Return whether a process's parent cannot be what started it.
 

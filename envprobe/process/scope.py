@@ -190,7 +190,7 @@ class Scope:
         """
         vdso = self._auxv.get(AT_SYSINFO_EHDR)
         for loaded in self.objects():
-            if loaded.bias == vdso:  # the kernel's own; no program's symbol resolves to it
+            if loaded.bias == vdso:  # no program's symbol resolves to it: spare the reads
                 continue
             try:
                 image = self.image(loaded)

@@ -91,7 +91,7 @@ def _existing(pid: int) -> int:
     except ProcessGone:
         raise _gone(pid) from None
     except AccessRefused:
-        raise _hidden(pid) from None
+        raise hidden(pid) from None
     if status.tgid not in (None, pid):
         raise TargetGoneError(
             f"{pid} is a thread of process {status.tgid}, no process of its own",
@@ -107,8 +107,8 @@ def _existing(pid: int) -> int:
 
 def _gone(pid: int) -> TargetGoneError | UndeterminedError:
     """Explain a number that is no process here."""
-    if diagnose(pid, ProcessGone(pid)) is Obstacle.HIDDEN:
-        return _hidden(pid)
+    if is_hidden(pid):
+        return hidden(pid)
     outer = _with_inner_number(pid)
     if not outer:
         return TargetGoneError(
@@ -124,7 +124,19 @@ def _gone(pid: int) -> TargetGoneError | UndeterminedError:
     )
 
 
-def _hidden(pid: int) -> UndeterminedError:
+def is_hidden(pid: int) -> bool:
+    """Return whether a process exists of which this /proc shows nothing (hidepid)."""
+    try:
+        ProcessHandle.open(pid).close()
+    except AccessRefused:
+        return True
+    except ProcessGone as gone:
+        return diagnose(pid, gone) is Obstacle.HIDDEN
+    return False
+
+
+def hidden(pid: int) -> UndeterminedError:
+    """Return the error that says so."""
     return UndeterminedError(
         f"process {pid} exists, but this /proc hides it (mount option hidepid)",
         "Run envprobe as root, or as a member of the group that the gid= option of the /proc "

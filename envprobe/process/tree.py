@@ -11,12 +11,12 @@ from typing import Final
 
 import psutil
 
-from envprobe.process.handle import AccessRefused, ProcessHandle, Stat
+from envprobe.process.handle import AccessRefused, ProcessGone, ProcessHandle, Stat
 from envprobe.runner.forked import run_each
 
 MAX_TITLE_BYTES: Final = 1 << 18
 _STAT_BYTES: Final = 1 << 12
-_KTHREADD: Final = 2
+_PF_KTHREAD: Final = 0x00200000
 _PF_FORKNOEXEC: Final = 0x40
 
 
@@ -28,7 +28,8 @@ class Member:
     `forked` says whether it was forked and has not exec'd since (None: the kernel does not tell);
     `session` is its session's number, 0 if that is of another pid namespace.
     `random` (AT_RANDOM as hex) and `vector` (digest of the auxiliary vector) name the image; both
-    are "" until a process has been looked at, or where that was refused.
+    are "" until a process has been looked at, or where that was refused. `kernel_thread` is the
+    kernel's own mark: number 2 is kthreadd on the host only, and any program in a container.
     """
 
     pid: int
@@ -43,11 +44,7 @@ class Member:
     random: str = ""
     vector: str = ""
     run_id: str = ""
-
-    @property
-    def kernel_thread(self) -> bool:
-        """Whether this is a thread of the kernel: kthreadd or a child of it."""
-        return _KTHREADD in (self.pid, self.ppid)
+    kernel_thread: bool = False
 
 
 def same_image(child: Member, parent: Member) -> bool | None:
@@ -203,6 +200,7 @@ def _member(pid: int, raw: bytes) -> Member | None:
         stat.comm,
         forked=forked,
         session=session,
+        kernel_thread=bool(flags & _PF_KTHREAD),
     )
 
 
@@ -229,7 +227,14 @@ def read_title(pid: int) -> tuple[str, ...]:
         descriptor = os.open(f"/proc/{pid}/cmdline", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return ()
-    return split_title(_read(descriptor, MAX_TITLE_BYTES))
+    title = split_title(_read(descriptor, MAX_TITLE_BYTES))
+    if title:
+        return title
+    try:
+        with ProcessHandle.open(pid) as handle:
+            return title_through(handle)
+    except (AccessRefused, ProcessGone):
+        return ()
 
 
 def title_through(handle: ProcessHandle) -> tuple[str, ...]:

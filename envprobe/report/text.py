@@ -44,7 +44,7 @@ _STYLES: Final = {
 
 def render(report: Report, presentation: Presentation) -> str:
     """Return the report as text of at least 80 columns, ending with a newline."""
-    return "\n".join(_Text(report, presentation).lines()) + "\n"
+    return redact.without_commands("\n".join(_Text(report, presentation).lines()) + "\n")
 
 
 class _Text:

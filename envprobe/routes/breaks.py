@@ -26,7 +26,11 @@ def breaks(name: str, stops: tuple[Stop, ...], way: Way, family: Family) -> tupl
     A reading that stands in for an exec block (the resource tracker's) is a witness only where it
     agrees with a neighbour: the tracker may be older than a later change in its parent.
     """
-    known = _witnesses(stops, way)
+    seen = [index for index in way.open if stops[index].reading.known]
+    values = {stops[index].reading.value for index in seen}
+    if len(values) == 1 and None not in values:
+        return ()
+    known = _witnesses(stops, seen)
     if not any(stops[index].reading.state is State.VALUE for index in known):
         case = _never_there(name, stops, way, family, known)
         return (_explained(case),) if case else ()
@@ -41,13 +45,8 @@ def breaks(name: str, stops: tuple[Stop, ...], way: Way, family: Family) -> tupl
     return tuple(found)
 
 
-def _witnesses(stops: tuple[Stop, ...], way: Way) -> list[int]:
+def _witnesses(stops: tuple[Stop, ...], known: list[int]) -> list[int]:
     """Return the indexes of the stops that tell what the variable was, in order."""
-    known = [
-        index
-        for index, place in enumerate(way.places)
-        if not place.skipped and stops[index].reading.known
-    ]
     firm = [index for index in known if not stand_in(stops[index].view, stops[index].reading)]
     return [index for index in known if index in firm or _agrees(stops, firm, index)]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from envprobe.model import Process, Reading, Snapshot, State, View
 from envprobe.routes.breaks import breaks
-from envprobe.routes.hops import Place, Way, way_to
+from envprobe.routes.hops import Place, way_to
 from envprobe.routes.intime import in_time
 from envprobe.routes.peers import groups, launches
 from envprobe.routes.types import Launch, Route, Routing, Stop
@@ -62,12 +62,12 @@ def _routes(
     ends: list[Process], names: tuple[str, ...], family: Family
 ) -> dict[tuple[int, str], Route]:
     made: dict[tuple[int, str], Route] = {}
-    shared: dict[tuple[int, View, str, str], Stop] = {}
+    shared: dict[tuple[int, View, str], list[Stop]] = {}
     for process in ends:
         way = way_to(process, family.by_pid)
         edges = tuple(one.edge for one in way.processes)
-        for name in names:
-            stops = tuple(_stops(way, name, shared))
+        columns = [_column(place, names, family, shared) for place in way.places]
+        for name, stops in zip(names, zip(*columns, strict=True), strict=True):
             made[process.pid, name] = Route(
                 name=name,
                 pid=process.pid,
@@ -80,15 +80,19 @@ def _routes(
     return made
 
 
-def _stops(way: Way, name: str, shared: dict[tuple[int, View, str, str], Stop]) -> Iterator[Stop]:
-    for place in way.places:
-        key = (place.process.pid, place.view, place.skipped, name)
-        if key not in shared:
-            shared[key] = Stop(place.process.pid, place.view, _reading(place, name))
-        yield shared[key]
-
-
-def _reading(place: Place, name: str) -> Reading:
-    if place.skipped:
-        return Reading(State.NOT_APPLICABLE, reason=place.skipped)
-    return place.process.environment(place.view).reading(name)
+def _column(
+    place: Place,
+    names: tuple[str, ...],
+    family: Family,
+    shared: dict[tuple[int, View, str], list[Stop]],
+) -> list[Stop]:
+    """Return the stops of all variables at one place; `shared` keeps them for other routes."""
+    process, view = place.process, place.view
+    key = (process.pid, view, place.skipped)
+    if key not in shared:
+        skipped = Reading(State.NOT_APPLICABLE, reason=place.skipped) if place.skipped else None
+        shared[key] = [
+            Stop(process.pid, view, skipped or family.reading(process, view, name))
+            for name in names
+        ]
+    return shared[key]

@@ -68,11 +68,6 @@ class Case:
 # --- words ---------------------------------------------------------------------------------------
 
 
-def who(process: Process) -> str:
-    """Return a process in words: its number and its role."""
-    return f"PID {process.pid} ({process.role.label})"
-
-
 def state(name: str, reading: Reading) -> tuple[Part, ...]:
     """Return what a known reading says, as parts of a sentence: `NAME=value` or `no NAME`."""
     if reading.state is State.VALUE and reading.value is not None:
@@ -95,12 +90,12 @@ def had(case: Case, index: int) -> Sentence:
     where = _WHERE[stop.view]
     if not stop.reading.known:
         reason = stop.reading.reason or stop.reading.state.value.replace("_", " ")
-        return Sentence.of(f"{who(place.process)}: {case.name} {where} was not read ({reason}).")
+        return Sentence.of(f"{place.process.named}: {case.name} {where} was not read ({reason}).")
     source = ""
     if stop.view is View.EXEC and stop.reading.source:
         source = f" (read from: {stop.reading.source})"
     return Sentence.of(
-        f"{who(place.process)} has ", *state(case.name, stop.reading), f" {where}{source}."
+        f"{place.process.named} has ", *state(case.name, stop.reading), f" {where}{source}."
     )
 
 

@@ -9,10 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from envprobe.model import EdgeKind, Process, Sentence, View
-from envprobe.routes.case import Case, Verdict, cause, had, who
+from envprobe.model import Confidence, EdgeKind, Process, Sentence
+from envprobe.routes.case import Case, Verdict, cause, had
+from envprobe.routes.evidence import (
+    both_ends,
+    came_so,
+    duplicate,
+    known_filter,
+    of_edge,
+    os_environ_alike,
+    program_hints,
+)
 from envprobe.routes.hops import FORKED, HopKind
-from envprobe.routes.programs import FILTERS, runs_code
+from envprobe.routes.programs import runs_code
 from envprobe.routes.suspects import (
     is_forkserver,
     loaded,
@@ -24,14 +33,12 @@ from envprobe.routes.suspects import (
 from envprobe.routes.timing import Timing, timing
 from envprobe.routes.types import CauseId, Change
 from envprobe.routes.variables import removed_when_secure
-from envprobe.routes.witnesses import from_multiprocessing, same, unread
+from envprobe.routes.witnesses import from_multiprocessing, unread
 
 Rule = Callable[[Case], Iterator[Verdict]]
 
 _TAKEN: Final = {Change.CHANGED: "changed", Change.APPEARED: "set"}
 """What somebody did to the variable; for what was lost, or never there, `removed`."""
-
-_NUMA_WRAPPER: Final = "SGLANG_NUMA_BIND_V2"
 
 
 def never_set(case: Case) -> Iterator[Verdict]:
@@ -43,14 +50,14 @@ def never_set(case: Case) -> Iterator[Verdict]:
     head = case.way.processes[0]
     against = [had(case, index) for index in unknown]
     if head.edge.kind is EdgeKind.UNKNOWN:
-        against.append(Sentence.of(f"Whatever started {who(head)} is gone and tells nothing."))
+        against.append(Sentence.of(f"Whatever started {head.named} is gone and tells nothing."))
     yield Verdict(
         cause(
             CauseId.NEVER_SET,
-            f"{case.name} was never set for {who(case.way.end)}.",
+            f"{case.name} was never set for {case.way.end.named}.",
             (Sentence.of(f"It is absent at all {known} stops of the route that could be read."),),
             tuple(against),
-            f"Set {case.name} where {who(head)} is started: its command, container or unit.",
+            f"Set {case.name} where {head.named} is started: its command, container or unit.",
         )
     )
 
@@ -61,9 +68,9 @@ def at_secure(case: Case) -> Iterator[Verdict]:
     if removed is False or case.change in (Change.APPEARED, Change.CHANGED):
         return
     for process in loaded(case):
-        sentence = f"The loader removed {case.name} from {who(process)}, which is in secure mode."
+        sentence = f"The loader removed {case.name} from {process.named}, which is in secure mode."
         if process.secure is False:
-            excluded = Sentence.of(f"AT_SECURE is 0 in {who(process)}.")
+            excluded = Sentence.of(f"AT_SECURE is 0 in {process.named}.")
             yield Verdict(cause(CauseId.AT_SECURE, sentence, (), (excluded,)), fits=False)
             continue
         read = "is 1" if process.secure else "could not be read"
@@ -71,7 +78,7 @@ def at_secure(case: Case) -> Iterator[Verdict]:
             cause(
                 CauseId.AT_SECURE,
                 sentence,
-                (Sentence.of(f"AT_SECURE {read} in {who(process)} (ld.so(8))."),),
+                (Sentence.of(f"AT_SECURE {read} in {process.named} (ld.so(8))."),),
                 (),
                 "Run the program without file capabilities and without the set-user-ID bit, or"
                 f" set {case.name} again in its own code.",
@@ -86,9 +93,9 @@ def built_by_launcher(case: Case) -> Iterator[Verdict]:
         yield Verdict(
             cause(
                 CauseId.BUILT_BY_LAUNCHER,
-                f"{who(process)} got an environment that {maker} made:"
+                f"{process.named} got an environment that {maker} made:"
                 f" {case.name} was {_lost_or(case, 'left out')} there.",
-                _evidence(process),
+                of_edge(process),
                 (),
                 f"Set {case.name} in what {maker} reads: the unit, the container or job"
                 " definition, not in the shell that starts it.",
@@ -103,7 +110,7 @@ def frozen_in_forkserver(case: Case) -> Iterator[Verdict]:
             yield _timed(
                 timing(case, hop),
                 CauseId.FROZEN_IN_FORKSERVER,
-                f"The forkserver {who(hop.process)} was started before {who(parent)} {_late(case)};"
+                f"{hop.process.named} was started before {parent.named} {_late(case)};"
                 " it and its children keep what was there then.",
                 f"{_do(case)} before the forkserver is started: in the launch environment, or"
                 " before the first process of a forkserver context is made.",
@@ -117,7 +124,7 @@ def set_late_in_parent(case: Case) -> Iterator[Verdict]:
             yield _timed(
                 timing(case, hop),
                 CauseId.SET_LATE_IN_PARENT,
-                f"{who(parent)} {_late(case)} only after {who(hop.process)} had been started.",
+                f"{parent.named} {_late(case)} only after {hop.process.named} had been started.",
                 f"{_do(case)} before the children are started, at best in the launch environment.",
             )
 
@@ -128,16 +135,18 @@ def fork_child(case: Case) -> Iterator[Verdict]:
         if hop.parent is None or not case.old_at(hop.first):
             continue
         owner = case.family.by_pid.get(hop.process.image_owner)
-        whose = who(owner) if owner else "an ancestor that is gone"
+        whose = owner.named if owner else "an ancestor that is gone"
         seen = timing(case, hop)
         block = Sentence.of(
-            f"{who(hop.process)} was forked and has not been exec'd: its exec block is that of"
+            f"{hop.process.named} was forked and has not been exec'd: its exec block is that of"
             f" {whose} and shows nothing of this."
         )
+        # Other parents can take it away around one fork, as around one spawn.
+        excluded = seen.excluded and is_forkserver(case, hop.parent)
         yield _timed(
-            Timing((*seen.late, block), seen.in_time, seen.excluded),
+            Timing((*seen.late, block), seen.in_time, excluded),
             CauseId.FORK_CHILD,
-            f"{who(hop.process)} was forked before {who(hop.parent)} {_late(case)}, and keeps the"
+            f"{hop.process.named} was forked before {hop.parent.named} {_late(case)}, and keeps the"
             " memory of that time.",
             f"{_do(case)} before the fork.",
         )
@@ -152,29 +161,46 @@ def dropped_around_spawn(case: Case) -> Iterator[Verdict]:
         done = {Change.CHANGED: "another value of", Change.APPEARED: "its own"}
         what = done.get(case.change)
         given = f"with {what} {case.name}" if what else f"without {case.name}"
+        how, look = _ways_around_spawn(hop.process)
         yield Verdict(
             cause(
                 CauseId.DROPPED_AROUND_SPAWN,
-                f"{_starter(hop.process, parent)} started {who(hop.process)} {given}: by env=, or"
-                " by a change of its own environment for that moment.",
-                (*seen.in_time, *_mapping(case, hop.process, parent)),
+                f"{_starter(hop.process, parent)} started {hop.process.named} {given}: {how}.",
+                (*seen.in_time, *os_environ_alike(case, hop.process, parent)),
                 (*seen.same_before, *seen.doubt),
-                f"Look in the code that starts {who(hop.process)} for env= and for changes of"
-                f" os.environ around it, and let {case.name} through.",
+                f"Look in the code that starts {hop.process.named} for {look}, and let {case.name}"
+                " through.",
             )
         )
+
+
+def _ways_around_spawn(child: Process) -> tuple[str, str]:
+    """Return how a parent can give a child another environment, and what to look for.
+
+    multiprocessing has no env=; the program that its set_executable names can be a wrapper.
+    """
+    if from_multiprocessing(child) and child.edge.confidence is Confidence.PROVED:
+        return (
+            "by a change of its own environment for that moment, or through a wrapper that"
+            " multiprocessing's set_executable names",
+            "changes of os.environ around it and for set_executable",
+        )
+    return (
+        "by env=, or by a change of its own environment for that moment",
+        "env= and for changes of os.environ around it",
+    )
 
 
 def rewritten_by_program(case: Case) -> Iterator[Verdict]:
     """Judge whether a shell, sudo or another program that ran in between changed it."""
     for process, parent in through_program(case):
         edge = process.edge
-        between = f"{edge.launcher} ({who(parent)})" if parent else edge.launcher
+        between = f"{edge.launcher} ({parent.named})" if parent else edge.launcher
         yield Verdict(
             cause(
                 CauseId.REWRITTEN_BY_PROGRAM,
-                f"{between}, which started {who(process)}, {_taken(case)} {case.name}.",
-                (*_evidence(process), *_filter(edge.launcher), *_duplicate(case, parent)),
+                f"{between}, which started {process.named}, {_taken(case)} {case.name}.",
+                (*of_edge(process), *known_filter(edge.launcher), *duplicate(case, parent)),
                 (),
                 f"Look at the script or the options of {edge.launcher}, and pass {case.name} on.",
             )
@@ -187,18 +213,25 @@ def rewritten_by_program(case: Case) -> Iterator[Verdict]:
 def _hidden_program(case: Case, child: Process, parent: Process) -> Verdict:
     """Judge a program that exec'd in place between parent and child, and left no process."""
     sentence = (
-        f"A program that exec'd between {who(parent)} and {who(child)} (a shell, env, sudo, a"
+        f"A program that exec'd between {parent.named} and {child.named} (a shell, env, sudo, a"
         f" wrapper) {_taken(case)} {case.name}."
     )
-    hints = tuple(_program_hints(case, child, parent))
+    hints = tuple(program_hints(case, child, parent))
+    against: tuple[Sentence, ...] = ()
     if from_multiprocessing(child) and not hints:
-        reason = "multiprocessing starts the interpreter itself, and both run the same executable."
-        excluded = cause(CauseId.REWRITTEN_BY_PROGRAM, sentence, (), (Sentence.of(reason),))
-        return Verdict(excluded, fits=False)
+        reason = (
+            "multiprocessing starts the interpreter itself, and both run the same executable (a"
+            " wrapper that set_executable names is the parent's own doing)."
+        )
+        against = (Sentence.of(reason),)
+        # A title hides whether multiprocessing or a wrapped command started it.
+        if child.edge.confidence is Confidence.PROVED:
+            made = cause(CauseId.REWRITTEN_BY_PROGRAM, sentence, (), against)
+            return Verdict(made, fits=False)
     if child.edge.kind is EdgeKind.UNKNOWN:
         hints += (Sentence.of("What started it is gone: " + "; ".join(child.edge.evidence) + "."),)
-    remedy = f"Look at what wraps the start of {who(child)}, and pass {case.name} on."
-    return Verdict(cause(CauseId.REWRITTEN_BY_PROGRAM, sentence, hints, (), remedy))
+    remedy = f"Look at what wraps the start of {child.named}, and pass {case.name} on."
+    return Verdict(cause(CauseId.REWRITTEN_BY_PROGRAM, sentence, hints, against, remedy))
 
 
 def changed_in_parent(case: Case) -> Iterator[Verdict]:
@@ -231,8 +264,8 @@ def set_after_start(case: Case) -> Iterator[Verdict]:
             cause(
                 CauseId.SET_AFTER_START,
                 f"Code in {_actor(case, process)} set {case.name} after its start.",
-                _both(case),
-                (),
+                both_ends(case),
+                came_so(case, process),
                 remedy,
             )
         )
@@ -258,7 +291,7 @@ RULES: list[tuple[CauseId, Rule]] = [
 
 
 def _starter(child: Process, parent: Process) -> str:
-    return "A process that is gone" if child.edge.kind is EdgeKind.UNKNOWN else who(parent)
+    return "A process that is gone" if child.edge.kind is EdgeKind.UNKNOWN else parent.named
 
 
 def _timed(seen: Timing, identity: CauseId, sentence: str, remedy: str) -> Verdict:
@@ -268,63 +301,26 @@ def _timed(seen: Timing, identity: CauseId, sentence: str, remedy: str) -> Verdi
 
 def _changed(case: Case, process: Process, identity: CauseId) -> Verdict:
     sentence = f"Code in {_actor(case, process)} {_taken(case)} {case.name} after its start."
-    loader = process.secure and removed_when_secure(case.name) and process in loaded(case)
-    if loader and case.change is Change.LOST:
-        reason = f"AT_SECURE is 1 in {who(process)}: the loader had removed it before any code ran."
+    loader = any(one.pid == process.pid for one in loaded(case)) and process.secure
+    if loader and case.change is Change.LOST and removed_when_secure(case.name):
+        reason = (
+            f"AT_SECURE is 1 in {process.named}: the loader had removed it before any code ran."
+        )
         made = cause(identity, sentence, (), (Sentence.of(reason),))
         return Verdict(made, fits=False)
     remedy = (
-        f"Look in the code of {who(process)}, its start-up hooks and libraries for what assigns"
+        f"Look in the code of {process.named}, its start-up hooks and libraries for what assigns"
         f" or deletes {case.name}."
     )
-    return Verdict(cause(identity, sentence, _both(case), (), remedy))
-
-
-def _both(case: Case) -> tuple[Sentence, ...]:
-    ends = (case.before, case.after)
-    return tuple(had(case, index) for index in ends if case.stops[index].reading.known)
+    return Verdict(cause(identity, sentence, both_ends(case), came_so(case, process), remedy))
 
 
 def _actor(case: Case, process: Process) -> str:
     """Name the process whose code ran: of one forked from outside the scan, that may be another."""
     forked_here = process.edge.kind in FORKED and process.pid != case.way.processes[0].pid
     if forked_here or process.image_owner == process.pid:
-        return who(process)
-    return f"{who(process)}, or in the process from which it was forked,"
-
-
-def _mapping(case: Case, child: Process, parent: Process) -> Iterator[Sentence]:
-    """Say so if the child has what stands in the parent's os.environ: env=os.environ gives that."""
-    python = parent.environment(View.PYTHON).reading(case.name)
-    if same(python, case.new) and not same(python, case.old):
-        yield Sentence.of(
-            f"The os.environ of {who(parent)} says the same as {who(child)}:"
-            " env=os.environ hands over that mapping, not the C environ."
-        )
-
-
-def _evidence(process: Process) -> tuple[Sentence, ...]:
-    return tuple(Sentence.of(f"{one}.") for one in process.edge.evidence)
-
-
-def _filter(launcher: str) -> Iterator[Sentence]:
-    if launcher in FILTERS:
-        yield Sentence.of(f"{FILTERS[launcher]}.")
-
-
-def _duplicate(case: Case, parent: Process | None) -> Iterator[Sentence]:
-    if parent and case.name in parent.environment(View.EXEC).duplicates:
-        yield Sentence.of(f"{who(parent)} was given {case.name} more than once.")
-
-
-def _program_hints(case: Case, child: Process, parent: Process) -> Iterator[Sentence]:
-    if child.exe and parent.exe and child.exe != parent.exe:
-        yield Sentence.of(f"{who(child)} runs another executable than {who(parent)}.")
-    if any(case.family.anywhere(one, _NUMA_WRAPPER) for one in (child, parent)):
-        yield Sentence.of(
-            f"{_NUMA_WRAPPER} is set: SGLang then starts each scheduler through a shell script"
-            " with numactl."
-        )
+        return process.named
+    return f"{process.named}, or in the process from which it was forked,"
 
 
 # --- words ---------------------------------------------------------------------------------------

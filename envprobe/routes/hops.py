@@ -55,10 +55,14 @@ class Hop:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Way:
-    """All processes from the root of the scan to one process, the places and hops between."""
+    """All processes from the root of the scan to one process, the places and hops between.
+
+    `open` are the indexes of the places that are not skipped.
+    """
 
     processes: tuple[Process, ...]
     places: tuple[Place, ...]
+    open: tuple[int, ...]
     hops: tuple[Hop, ...]
 
     @property
@@ -71,7 +75,8 @@ def way_to(process: Process, by_pid: Mapping[int, Process]) -> Way:
     """Return the way to a process along the edges; a loop of edges ends it."""
     processes = _chain(process, by_pid)
     places = tuple(_places(processes))
-    return Way(processes, places, tuple(_hops(processes, places)))
+    seen = tuple(number for number, place in enumerate(places) if not place.skipped)
+    return Way(processes, places, seen, tuple(_hops(processes, places, seen)))
 
 
 def _chain(process: Process, by_pid: Mapping[int, Process]) -> tuple[Process, ...]:
@@ -118,9 +123,10 @@ def _not_passed_on(processes: tuple[Process, ...], number: int) -> str:
     return ""
 
 
-def _hops(processes: tuple[Process, ...], places: tuple[Place, ...]) -> list[Hop]:
+def _hops(
+    processes: tuple[Process, ...], places: tuple[Place, ...], seen: tuple[int, ...]
+) -> list[Hop]:
     parents = dict(zip((one.pid for one in processes[1:]), processes, strict=False))
-    seen = [number for number, place in enumerate(places) if not place.skipped]
     return [
         _hop(first, last, places[first], places[last], parents)
         for first, last in itertools.pairwise(seen)

@@ -14,7 +14,7 @@ def in_time(name: str, process: Process, family: Family) -> InTime:
     block could not be read, a value that the parent had at its own exec, still has, and that the
     child has too was there.
     """
-    live = process.environment(View.LIBC).reading(name)
+    live = family.reading(process, View.LIBC, name)
     if live.state is State.ABSENT:
         return InTime.NOT_APPLICABLE
     if live.state is not State.VALUE:
@@ -32,6 +32,6 @@ def _kept_by_parent(name: str, process: Process, family: Family, live: Reading) 
     parent = family.by_pid.get(edge.parent) if edge.parent is not None else None
     if parent is None or edge.carries is not Carries.C_ENVIRON or edge.kind is EdgeKind.UNKNOWN:
         return False
-    before, now = family.at_exec(parent, name), parent.environment(View.LIBC).reading(name)
+    before, now = family.at_exec(parent, name), family.reading(parent, View.LIBC, name)
     proved = before.confidence is now.confidence is Confidence.PROVED
     return proved and same(before, now) and same(now, live)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from envprobe.model import Confidence, Reading, Sentence
-from envprobe.routes.case import Case, state, who
+from envprobe.routes.case import Case, state
 from envprobe.routes.hops import Hop, HopKind
 from envprobe.routes.witnesses import Witness, same, stand_in
 
@@ -60,8 +60,8 @@ def _doubt(case: Case, hop: Hop) -> Iterator[Sentence]:
     child = case.stops[hop.last]
     if stand_in(child.view, child.reading):
         yield Sentence.of(
-            f"What {who(hop.process)} was given is not known: {child.reading.source} stands in, and"
-            " it may be older than the change."
+            f"What {hop.process.named} was given is not known: {child.reading.source} stands in,"
+            " and it may be older than the change."
         )
 
 
@@ -73,11 +73,13 @@ def _own_exec(case: Case, hop: Hop, now: Reading) -> Timing:
         return Timing()
     said = state(case.name, at_exec)
     if not same(at_exec, now):
-        changed = Sentence.of(f"{who(hop.parent)} had ", *said, " at its exec: that changed later.")
+        changed = Sentence.of(
+            f"{hop.parent.named} had ", *said, " at its exec: that changed later."
+        )
         return Timing(late=(changed,))
     proved = {at_exec.confidence, now.confidence} == {Confidence.PROVED}
     kept = Sentence.of(
-        f"{who(hop.parent)} had ",
+        f"{hop.parent.named} had ",
         *said,
         " at its exec and has it now: to come late it must have been changed and changed back.",
     )
@@ -90,7 +92,7 @@ def _told(case: Case, hop: Hop, witnesses: Iterable[Witness]) -> Iterator[Senten
         seconds = abs(one.process.start_time - hop.process.start_time)
         order = "before" if one.earlier else "after"
         yield Sentence.of(
-            f"{who(one.process)}, started {seconds:.2f} s {order} {who(hop.process)}, had ",
+            f"{one.process.named}, started {seconds:.2f} s {order} {hop.process.named}, had ",
             *state(case.name, one.reading),
             " at its exec.",
         )

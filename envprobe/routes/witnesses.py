@@ -30,6 +30,8 @@ _SAME_TICK_PIDS: Final = 4096
 
 def same(one: Reading, other: Reading) -> bool:
     """Return whether two readings are known and say the same: one value, or absent."""
+    if one is other:
+        return one.known
     return one.known and other.known and one.state is other.state and one.value == other.value
 
 
@@ -48,10 +50,11 @@ class Witness:
 
 
 class Family:
-    """The processes of a snapshot by number and by parent."""
+    """The processes of a snapshot by number and by parent, and what was read of them."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.by_pid = {process.pid: process for process in snapshot.processes}
+        self._readings: dict[int, dict[View, dict[str, Reading]]] = {}
         self._children: dict[int, list[Process]] = {}
         for process in snapshot.processes:
             if process.edge.parent is not None:
@@ -61,21 +64,31 @@ class Family:
         """Return the processes whose edge leads from this one."""
         return self._children.get(pid, ())
 
+    def readings(self, process: Process, view: View) -> dict[str, Reading]:
+        """Return a store of the readings of one view, to be filled as they are asked for."""
+        return self._readings.setdefault(process.pid, {}).setdefault(view, {})
+
+    def reading(self, process: Process, view: View, name: str) -> Reading:
+        """Return what one view of a process says of a variable."""
+        kept = self.readings(process, view)
+        if name not in kept:
+            kept[name] = process.environment(view).reading(name)
+        return kept[name]
+
     def at_exec(self, process: Process, name: str) -> Reading:
         """Return what a process's image was given at its exec.
 
         For a fork child that is the block of the process which was exec'd into the image; its own
         is a copy that it may have overwritten.
         """
-        owner = self.by_pid.get(process.image_owner, process)
-        return owner.environment(View.EXEC).reading(name)
+        return self.reading(self.by_pid.get(process.image_owner, process), View.EXEC, name)
 
     def witnesses(self, child: Process, name: str) -> Iterator[Witness]:
         """Return the other children of a process's parent whose own exec block could be read."""
         for other in self.children(child.edge.parent if child.edge.parent is not None else -1):
             if other.pid == child.pid or not _given_the_environ(other):
                 continue
-            reading = other.environment(View.EXEC).reading(name)
+            reading = self.reading(other, View.EXEC, name)
             if not reading.known or reading.confidence is not Confidence.PROVED:
                 continue
             if started_before(other, child):

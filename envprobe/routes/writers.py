@@ -22,6 +22,9 @@ _WHERE: Final = {
     "C": "for each process that it starts",
 }
 
+_OPTIONS_FILE: Final = "--config"
+"""SGLang and vLLM take options from the file that this one names: then any may be set."""
+
 
 def writer(case: Case) -> str:
     """Return which framework code made this change, in words with the source; "" if none known.
@@ -43,13 +46,18 @@ def writer(case: Case) -> str:
 @functools.cache
 def _rows_for(name: str) -> tuple[dict[str, Any], ...]:
     rows = tables.load("framework-writers")["rows"]
-    return tuple(row for row in rows if fnmatch.fnmatchcase(name, row["variable"]))
+    return tuple(row for row in rows if _named(row["variable"], name))
+
+
+def _named(variable: str, name: str) -> bool:
+    return variable == name or ("*" in variable and fnmatch.fnmatchcase(name, variable))
 
 
 def _fits(row: dict[str, Any], case: Case) -> bool:
     return (
         _change_fits(row, case)
         and _framework_fits(row, case)
+        and _needs_met(row, case)
         and any(_process_fits(row, case, process) for process in _acting(row["hop"], case))
     )
 
@@ -74,6 +82,20 @@ def _value_fits(row: dict[str, Any], reading: Reading) -> bool:
 def _framework_fits(row: dict[str, Any], case: Case) -> bool:
     within = row.get("within", [row["framework"]])
     return "*" in within or any(one.role.framework in within for one in case.way.processes)
+
+
+def _needs_met(row: dict[str, Any], case: Case) -> bool:
+    """Return whether an option or variable that switches the writing on is there, if it has one."""
+    needs = row.get("needs")
+    if needs is None:
+        return True
+    options = {word.partition("=")[0] for one in case.way.processes for word in one.title}
+    return any(
+        _OPTIONS_FILE in options or need in options
+        if need.startswith("--")
+        else any(case.family.anywhere(one, need) for one in case.way.processes)
+        for need in needs
+    )
 
 
 def _acting(hop: str, case: Case) -> Iterator[Process]:

@@ -53,7 +53,8 @@ class TitledTree:
     `python` is the interpreter (default: that of the tests), `env` what the root gets besides PATH
     and LANG. The keys of `actions` are worker numbers, "detokenizer" and "root"; with
     `detokenizer=False` there is none. Variables of `env`, of all actions and of `names` are
-    reported. `titler` is `setproctitle`, `own`, or `auto` for the first that works.
+    reported. `titler` is `setproctitle`, `own`, or `auto` for the first that works. `arguments` are
+    further words of the root's command line; `roots` is how many roots its wrapper starts.
     """
 
     def __init__(
@@ -67,11 +68,15 @@ class TitledTree:
         detokenizer: bool = True,
         titler: str = "auto",
         seconds: float = READY_SECONDS,
+        arguments: Sequence[str] = (),
+        roots: int = 1,
     ) -> None:
         actions = dict(actions or {})
         self._python = python
         self._env = {"PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8", **(env or {})}
         self._seconds = seconds
+        self._arguments = arguments
+        self._roots = roots
         root = actions.pop("root", Action()).node("root")
         root["children"] += [
             actions.pop(number, Action()).node(f"root.w{number}", f"sglang::scheduler_TP{number}")
@@ -161,7 +166,7 @@ class TitledTree:
             self._errors = stack.enter_context(open(folder / "stderr", "w+b"))
             wrapper = self._plan["root"]["wrapper"]
             self._root = subprocess.Popen(
-                [*wrapper, self._python, str(PROGRAM), str(path), "root"],
+                [*wrapper, self._python, str(PROGRAM), str(path), "root", *self._arguments],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._errors,
@@ -169,7 +174,7 @@ class TitledTree:
                 start_new_session=True,
             )
             stack.callback(self._end)
-            expected = _count(self._plan["root"])
+            expected = _count(self._plan["root"]) * self._roots
             self._collect(lambda: len(self.reports) >= expected, f"{expected} reports")
             self._remember()
             self._let_leave()

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
+import ctypes
 import dataclasses
 import os
 import pickle
+import shutil
 import signal
 import subprocess
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -30,8 +34,10 @@ from envprobe.model import (
     View,
 )
 from envprobe.process import facts, selection
-from envprobe.process.tree import Listing, outline
+from envprobe.process.targets import resolve
+from envprobe.process.tree import Listing, boot_offset, listing, outline
 from tests.programs.actions import FORK, Action, execute, prctl, py_set, py_unset
+from tests.programs.cbuild import build
 from tests.programs.requirement import missing
 from tests.programs.stalled_fuse import stalled
 from tests.programs.trees import TitledTree
@@ -61,6 +67,8 @@ def elsewhere(work: Callable[[], object]) -> object:
             with open(writing, "wb") as pipe:
                 pickle.dump(work(), pipe)
             os._exit(0)
+        except BaseException:
+            traceback.print_exc()
         finally:
             os._exit(1)
     os.close(writing)
@@ -174,6 +182,18 @@ def test_a_worker_that_a_shell_started_has_no_tracker_to_speak_for_it() -> None:
     assert not process.orphan
 
 
+def test_the_tracker_says_nothing_of_a_program_that_the_same_parent_started() -> None:
+    env = {"PATH": os.defpath, "NCCL_ALGO": "Tree"}
+    actions = {1: Action(method="subprocess", env=env)}
+    with TitledTree(workers=2, env=NCCL, actions=actions) as tree:
+        snapshot = collect(Request((tree.root,), ("NCCL_*",)))
+    spawned, started = one(snapshot, tree.worker(0)), one(snapshot, tree.worker(1))
+    assert (spawned.edge.kind, spawned.edge.confidence) == (EdgeKind.SPAWN, Confidence.PROVED)
+    assert (started.edge.kind, started.role.worker) == (EdgeKind.EXEC, True)
+    assert started.environment(View.EXEC).reading("NCCL_ALGO").state is State.UNREADABLE
+    assert started.environment(View.EXEC).reading("NCCL_PROTO").state is State.UNREADABLE
+
+
 def test_the_block_of_a_fork_child_is_that_of_another() -> None:
     actions = {
         0: Action(method="fork"),
@@ -235,6 +255,27 @@ def test_a_worker_whose_launcher_died_is_an_orphan_and_not_of_this_launch() -> N
     assert (ended.ended, ended.state, ended.orphan) == (True, "Z", False)
     assert ended.environment(View.LIBC).status is EnvironmentStatus.UNREADABLE
     assert "zombie" in ended.environment(View.LIBC).reason
+
+
+def test_orphans_and_the_dead_below_the_first_process_of_a_container(tmp_path: Path) -> None:
+    tini = tmp_path / "tini"
+    shutil.copy(build("subreaper"), tini)
+    actions = {"root": Action(wrapper=(str(tini),)), 1: orphaned()}
+    with TitledTree(workers=2, env=NCCL, actions=actions) as tree:
+        lost, server = tree.pid("root.w1.0"), tree.pid("root")
+        snapshot = collect(Request((tree.root,), ("NCCL_*",)))
+        os.kill(lost, signal.SIGKILL)
+        until(lambda: outline()[lost].state == "Z")
+        later = collect(Request((tree.root,), ()))
+    assert one(snapshot, tree.root).role.name == "init"
+    launched, adopted = one(snapshot, server), one(snapshot, lost)
+    assert (launched.edge.kind, launched.edge.carries) == (EdgeKind.EXEC, Carries.C_ENVIRON)
+    assert launched.edge.launcher == "container init"
+    assert (adopted.orphan, adopted.ppid) == (True, tree.root)
+    assert (adopted.edge.kind, adopted.edge.parent) == (EdgeKind.UNKNOWN, tree.root)
+    assert not one(snapshot, tree.worker(0)).orphan
+    dead = one(later, lost)
+    assert (dead.orphan, dead.ended, dead.role.name) == (False, True, "scheduler")
 
 
 def under_a_subreaper(run_id: str) -> TitledTree:
@@ -330,11 +371,18 @@ def test_a_pattern_that_matches_nothing_is_no_verdict() -> None:
 
 
 def test_what_started_this_process_is_never_matched() -> None:
-    chosen = selection.select(selection.Listing(outline().values()), (), ("*",))
-    assert os.getpid() not in chosen.pids
-    above = outline().ancestors(os.getpid())
+    found = listing()
+    chosen = selection.select(found, (), ("*",), orphans=False)
+    above = [pid for pid in found.ancestors(os.getpid()) if found[pid].title]
     assert above
-    assert not set(above).intersection(chosen.pids)
+    assert not {os.getpid(), *above}.intersection(chosen.pids)
+    assert chosen.matched == tuple(
+        sorted(
+            pid
+            for pid, member in found.items()
+            if member.title and pid not in (os.getpid(), *above)
+        )
+    )
 
 
 def test_a_scan_from_inside_the_tree_leaves_itself_out() -> None:
@@ -349,6 +397,14 @@ def test_a_scan_from_inside_the_tree_leaves_itself_out() -> None:
 
 
 # --- processes that come, go and change
+
+
+def test_a_number_that_was_reused_is_not_read() -> None:
+    look = facts.Look(lambda name: True, boot_offset(), 2.0)
+    with waiting() as pid:
+        listed = outline()[pid]
+        assert look.read(listed) is not None
+        assert look.read(dataclasses.replace(listed, start_ticks=listed.start_ticks - 1)) is None
 
 
 def test_a_root_that_is_gone_or_a_zombie() -> None:
@@ -399,21 +455,23 @@ def until(condition: Callable[[], bool]) -> None:
 def test_a_process_that_execs_while_it_is_read_is_read_again(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    up, fifo = tmp_path / "up", tmp_path / "fifo"
+    os.mkfifo(fifo)
+    shell = ("/bin/sh", "-c", f": > {up}; read _ < {fifo}")
     with TitledTree(workers=1, env={"NCCL_ALGO": "Ring"}) as tree:
         pid = tree.worker(0)
 
         def become() -> None:
-            tree.tell(pid, py_unset("NCCL_ALGO"), execute("/bin/sleep", "60"), wait=False)
-            until(lambda: "python" not in os.readlink(f"/proc/{pid}/exe"))
+            tree.tell(pid, py_unset("NCCL_ALGO"), execute(*shell), wait=False)
+            until(up.exists)
 
         after_reading(monkeypatch, pid, become, tmp_path / "done")
-        snapshot = collect(Request((tree.root,), ("NCCL_*",)))
-        process = one(snapshot, pid)
-        assert (tmp_path / "done").exists()
-        assert process.title == ("/bin/sleep", "60")
-        assert not process.ended
-        assert process.environment(View.LIBC).reading("NCCL_ALGO").state is State.ABSENT
-        assert process.environment(View.EXEC).reading("NCCL_ALGO").state is State.ABSENT
+        process = one(collect(Request((tree.root,), ("NCCL_*",))), pid)
+    assert (tmp_path / "done").exists()
+    assert process.title == shell
+    assert not process.ended
+    assert process.environment(View.LIBC).reading("NCCL_ALGO").state is State.ABSENT
+    assert process.environment(View.EXEC).reading("NCCL_ALGO").state is State.ABSENT
 
 
 def test_a_worker_that_ends_while_it_is_read_has_ended(
@@ -583,6 +641,58 @@ def test_another_user_s_tree_keeps_its_roles_and_says_why_nothing_else_is_known(
     assert [process.edge.kind for process in workers] == [EdgeKind.SPAWN] * 2
 
 
+CLONE_NEWNS, MS_PRIVATE, MS_REC, PR_SET_DUMPABLE = 0x20000, 1 << 18, 1 << 14, 4
+
+
+def as_nobody_under_hidepid(level: int) -> None:
+    """Become another user, for whom /proc shows nothing of other users' processes."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    assert not libc.unshare(CLONE_NEWNS), os.strerror(ctypes.get_errno())
+    assert not libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None)
+    assert not libc.mount(b"proc", b"/proc", b"proc", 0, b"hidepid=%d" % level)
+    codecs.lookup("ascii")  # the other user may not be able to read the library's files
+    os.setgroups([])
+    os.setgid(65534)
+    os.setuid(65534)
+    # Another user id makes a process undumpable, and so hidden from its own user.
+    assert not libc.prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)
+
+
+@pytest.mark.parametrize("level", [1, 2])
+def test_processes_that_proc_hides_are_not_said_to_be_gone(level: int) -> None:
+    if os.geteuid():
+        missing("root", "only root can mount a /proc with hidepid")
+
+    def refused(act: Callable[[], object]) -> str:
+        with pytest.raises(UndeterminedError) as raised:
+            act()
+        return raised.value.message
+
+    def look() -> tuple[tuple[str, ...], list[str]]:
+        as_nobody_under_hidepid(level)
+        child = os.fork()
+        if not child:
+            signal.pause()
+        try:
+            snapshot = collect(Request((child,), (), orphans=False))
+        finally:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+        one(snapshot, child)
+        said = [
+            refused(lambda: resolve(pid=hidden)),
+            refused(lambda: collect(Request((hidden,), ()))),
+        ]
+        return snapshot.notes, said
+
+    with waiting() as hidden:
+        notes, said = elsewhere(look)  # type: ignore[misc]
+    told = f"process {hidden} exists, but this /proc hides it (mount option hidepid)"
+    assert said == [told] * 2
+    # With hidepid=2 there is nothing that could be counted.
+    assert [("hidden from this user" in note) for note in notes] == [True] * (level == 1)
+
+
 def test_a_kernel_thread_is_named_as_such() -> None:
     threads = [member.pid for member in outline().values() if member.kernel_thread]
     if not threads:
@@ -596,7 +706,7 @@ def test_ranks_of_a_launcher_are_numbered_by_its_variable(tmp_path: Path) -> Non
     script = tmp_path / "torchrun"
     script.write_text(
         "import os, subprocess, sys\n"
-        "wait = 'import sys; print(\"ready\", flush=True); sys.stdin.read()'\n"
+        "wait = 'import os, sys; os.write(1, b\"ready\\\\n\"); sys.stdin.read()'\n"
         "for rank in range(2):\n"
         "    os.environ['RANK'] = str(rank)\n"
         "    subprocess.Popen([sys.executable, '-c', wait])\n"

@@ -162,6 +162,15 @@ def test_a_named_file_must_exist(tmp_path: Path) -> None:
         load(tmp_path / "none.toml")
 
 
+def test_what_cannot_be_opened_says_why(tmp_path: Path) -> None:
+    loop = tmp_path / "loop.toml"
+    loop.symlink_to(loop)
+    with pytest.raises(UsageError, match="Too many levels"):
+        load(loop)
+    with pytest.raises(UsageError, match="Invalid argument"):
+        load(Path("a\0b"))
+
+
 def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path) -> None:
     fifo = tmp_path / "fifo.toml"
     os.mkfifo(fifo)

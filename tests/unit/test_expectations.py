@@ -66,6 +66,7 @@ def test_bytes_of_an_argument_that_are_no_utf8_survive() -> None:
         ("PYTHONPATH~=", "empty element"),
         ("PYTHONPATH~=/topsecret:/b", "itself a list"),
         ("LD_PRELOAD~=topsecret.so b.so", "itself a list"),
+        ("LD_PRELOAD~=topsecret.so ", "itself a list"),
         ("LD_LIBRARY_PATH~=/topsecret;/b", "itself a list"),
         ("NCCL_IB_HCA~=topsecret,b", "itself a list"),
     ],

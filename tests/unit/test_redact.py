@@ -214,3 +214,18 @@ def test_wanted_patterns_cover_the_frameworks_and_name_their_sources() -> None:
     rows = redact.tables.load("relevant-names")["wanted"]
     assert len({row["pattern"] for row in rows}) == len(rows)
     assert all(re.fullmatch(r"[A-Z0-9_]+\*?", row["pattern"]) and row["source"] for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("::error::x", "\\x3a:error::x"),
+        (" \t ::error::x", " \t \\x3a:error::x"),
+        ('"##[error]x', '"#\\x23[error]x'),
+        ("a ##vso[task.complete]", "a #\\x23vso[task.complete]"),
+        ("sglang::scheduler_TP0 ::", "sglang::scheduler_TP0 ::"),
+        ("## heading", "## heading"),
+    ],
+)
+def test_no_line_of_output_is_a_command_to_a_ci_system(line: str, shown: str) -> None:
+    assert redact.without_commands(f"first\n\n{line}\nlast\n") == f"first\n\n{shown}\nlast\n"

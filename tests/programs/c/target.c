@@ -6,7 +6,8 @@
  * of length and the value. A "!" before the name: an argument as above; the answer is "-". The end
  * of stdin ends the program.
  *
- * REFER makes the executable itself refer to environ; DEFINE makes it define an environ of its own.
+ * REFER makes the executable itself refer to environ; DEFINE makes it define an environ of its own;
+ * DECOY gives it a file-local variable of the name __environ.
  */
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -19,6 +20,8 @@
 extern char **environ;
 #elif defined(DEFINE)
 char **environ;
+#elif defined(DECOY)
+static char **decoy __asm__("__environ") __attribute__((used));
 #endif
 
 static char *kept_entries[] = {"DECOY=1", "OTHER_DECOY=2", NULL};

@@ -141,6 +141,19 @@ def test_a_wrong_value_that_was_there_from_the_start_says_so() -> None:
     assert "NCCL_ALGO" in text(finding.remedy)
 
 
+def test_where_the_first_view_cannot_be_read_the_next_one_is_named() -> None:
+    scene = view_of(sglang(1, server=RING), ROOT, refused(View.EXEC))
+    finding = one(scene.run("NCCL_ALGO=Tree"), "env-wrong-value")
+    assert "it is so from the libc view of server (PID 100) on" in text(finding.message)
+
+
+def test_a_worker_that_is_the_target_itself_lacks_it_from_its_start() -> None:
+    scene = Scene().add(ROOT, role=scheduler(0), exec={})
+    finding = one(scene.run("NCCL_ALGO"), "env-missing")
+    assert "scheduler TP0 (PID 100)" in text(finding.message)
+    assert "from the exec view of scheduler TP0 (PID 100) on" in text(finding.message)
+
+
 def test_the_break_is_where_the_route_stops_to_satisfy_the_expectation() -> None:
     scene = sglang(1, server={"NCCL_PROTO": "LL"}, server_exec={"NCCL_PROTO": "Simple"})
     scene = worker(scene, 110, {"NCCL_PROTO": "LL128"})
@@ -187,6 +200,13 @@ def test_many_different_wrong_values_are_one_finding_that_names_three() -> None:
     assert "v0 or v1 or v2 or one of 3 other values in all 6 workers" in message
 
 
+def test_wrong_values_of_few_workers_are_all_named() -> None:
+    scene = worker(worker(sglang(2), 110, {"NCCL_ALGO": "v0"}), 111, {"NCCL_ALGO": "v1"})
+    message = text(one(scene.run("NCCL_ALGO=Ring"), "env-wrong-value").message)
+    assert message.startswith("NCCL_ALGO is v0 or v1 in scheduler TP0")
+    assert "and 1 more worker" in message
+
+
 def test_relative_elements_count_from_the_directory_of_the_worker() -> None:
     scene = sglang(2, server={"PYTHONPATH": "hooks"}).change(111, cwd="/elsewhere")
     finding = one(scene.run("PYTHONPATH~=/srv/hooks"), "env-wrong-value")
@@ -207,6 +227,14 @@ def test_same_names_whoever_differs_from_the_majority() -> None:
 @pytest.mark.parametrize("server", [{}, {"CUDA_MODULE_LOADING": "LAZY"}])
 def test_same_holds_where_all_agree_on_a_value_or_on_absence(server: dict[str, str]) -> None:
     assert slugs(sglang(3, server=server).run(SAME)) == set()
+
+
+def test_same_counts_no_unreadable_worker_as_one_that_lacks_the_variable() -> None:
+    scene = sglang(3, server={"CUDA_MODULE_LOADING": "LAZY"})
+    scene = view_of(view_of(scene, 111, refused(View.LIBC)), 112, refused(View.LIBC))
+    result = scene.run(SAME)
+    assert of(result, "env-wrong-value") == []
+    assert one(result, "env-unknown").pids == (111, 112)
 
 
 def test_same_does_not_take_the_unreadable_for_the_different() -> None:
@@ -249,6 +277,7 @@ def test_what_cannot_be_read_is_neither_missing_nor_right() -> None:
     finding = one(result, "env-unknown")
     assert (finding.pids, finding.undetermined) == ((111,), True)
     assert "NCCL_ALGO and NCCL_PROTO" in text(finding.message)
+    assert finding.variable == ""
     assert "no ptrace" in text(finding.message)
     assert text(finding.remedy) == "Run as root."
     assert {"env-missing", "env-forbidden", "env-wrong-value"}.isdisjoint(slugs(result))
@@ -261,13 +290,32 @@ def test_unknowns_with_different_reasons_are_told_apart() -> None:
     found = of(scene.run("!NCCL_ALGO"), "env-unknown")
     assert [finding.pids for finding in found] == [(111,), (112,)]
     assert "changed at each attempt" in text(found[1].message)
+    assert text(found[1].remedy) == "Scan again once the process has started."
 
 
 def test_a_partly_read_view_decides_what_it_holds_and_nothing_else() -> None:
     partial = libc_view(RING, status=EnvironmentStatus.PARTIAL, reason="too long")
     scene = view_of(sglang(1, server=RING), 110, partial)
     assert of(scene.run("NCCL_ALGO=Ring"), "env-unknown") == []
-    assert one(scene.run("NCCL_PROTO"), "env-unknown").pids == (110,)
+    finding = one(scene.run("NCCL_PROTO"), "env-unknown")
+    assert (finding.pids, finding.variable) == ((110,), "NCCL_PROTO")
+
+
+def test_a_reason_of_its_own_goes_before_the_usual_one() -> None:
+    changing = Environment(
+        View.LIBC, EnvironmentStatus.CHANGING, reason="it execs now", remedy="Wait a second."
+    )
+    finding = one(view_of(sglang(1), 110, changing).run("NCCL_ALGO"), "env-unknown")
+    assert "it execs now" in text(finding.message)
+    assert text(finding.remedy) == "Wait a second."
+
+
+def test_a_list_that_was_read_only_in_part_is_unknown() -> None:
+    value = Value(b"/a:/b", length=2 << 20, digest="0" * 64)
+    view = Environment(View.LIBC, EnvironmentStatus.COMPLETE, {"PYTHONPATH": value})
+    finding = one(view_of(sglang(1), 110, view).run("PYTHONPATH~=/c"), "env-unknown")
+    assert "only the first part of its 2097152 bytes was read" in text(finding.message)
+    assert "exact value" in text(finding.remedy)
 
 
 def test_a_relative_list_without_a_known_directory_is_unknown() -> None:
@@ -283,6 +331,11 @@ def test_a_role_that_no_process_has_decides_nothing() -> None:
     finding = one(sglang(1, server=RING).run(wanted), "env-unknown")
     assert finding.undetermined
     assert "no process of the scan has the role detokenizer" in text(finding.message)
+    assert finding.variable == "NCCL_ALGO"
+    other = Expectation("NCCL_PROTO", Rule.SET, role="detokenizer")
+    both = one(sglang(1, server=RING).run(wanted, other), "env-unknown")
+    assert both.variable == ""
+    assert "NCCL_ALGO and NCCL_PROTO holds: no process" in text(both.message)
 
 
 # --- set-too-late --------------------------------------------------------------------------------
@@ -295,15 +348,20 @@ def test_set_after_the_start_does_not_satisfy_what_is_read_at_the_start(name: st
     scene = worker(sglang(2, server={name: "/x"}), 111, {name: "/x"}, exec={})
     finding = one(scene.run(f"{name}=/x"), "set-too-late")
     assert (finding.severity, finding.pids, finding.variable) == (Severity.ERROR, (111,), name)
-    assert "came only after the start" in text(finding.message)
+    assert "is /x in scheduler TP1 (PID 111), but came only after the start" in text(
+        finding.message
+    )
     assert not finding.undetermined
+    assert "code that the worker runs itself" in text(finding.remedy)
 
 
 def test_removed_after_the_start_was_still_read_at_the_start() -> None:
     scene = worker(sglang(1, server={"PYTHONPATH": "/x"}), 110, {}, exec={"PYTHONPATH": "/x"})
     finding = one(scene.run("!PYTHONPATH"), "set-too-late")
     assert finding.pids == (110,)
-    assert "removed only after the start" in text(finding.message)
+    assert "is absent in scheduler TP0 (PID 110), but was removed only after the start" in text(
+        finding.message
+    )
 
 
 def test_a_list_that_grew_after_the_start_is_in_time_for_what_it_held_before() -> None:
@@ -349,9 +407,38 @@ def test_set_after_the_start_may_be_in_time_for_what_is_read_at_first_use() -> N
     finding = one(result, "set-late-unproven")
     assert (finding.severity, finding.pids) == (Severity.WARNING, (111,))
     assert not finding.undetermined
-    assert "came only after the start; it is read at its first use" in text(finding.message)
+    assert "is NVL in scheduler TP1 (PID 111) as expected, but came only after the start" in text(
+        finding.message
+    )
+    assert "it is read at its first use" in text(finding.message)
+    assert len(finding.breaks) == 1
     assert "NCCL_DEBUG=INFO" in text(finding.remedy)
     assert slugs(result) == {"set-late-unproven"}
+
+
+def test_the_log_of_nccl_proves_nothing_of_other_variables() -> None:
+    scene = worker(sglang(1), 110, {"CUDA_LAUNCH_BLOCKING": "1"}, exec={})
+    finding = one(scene.run("CUDA_LAUNCH_BLOCKING=1"), "set-late-unproven")
+    assert "NCCL" not in text(finding.remedy)
+
+
+def test_what_may_have_come_late_is_inferred() -> None:
+    scene = view_of(sglang(1), 110, wiped(), libc_view({**BASE, **RING}))
+    finding = one(scene.run("NCCL_ALGO=Ring"), "set-late-unproven")
+    assert finding.confidence is Confidence.INFERRED
+    assert "may have come after the start" in text(finding.message)
+
+
+def test_a_variable_of_which_nothing_is_known_may_have_been_read_early() -> None:
+    scene = worker(sglang(1), 110, {"MY_SWITCH": "1"}, exec={})
+    finding = one(scene.run("MY_SWITCH=1"), "set-late-unproven")
+    assert "when it is read is not known" in text(finding.message)
+
+
+def test_a_late_absence_may_have_come_too_late_as_well() -> None:
+    scene = worker(sglang(1, server=RING), 110, {})
+    finding = one(scene.run("!NCCL_ALGO"), "set-late-unproven")
+    assert "NCCL_ALGO is absent in scheduler TP0 (PID 110) as expected" in text(finding.message)
 
 
 def test_strict_makes_a_late_value_undetermined() -> None:
@@ -366,12 +453,22 @@ def test_what_is_read_at_each_use_is_never_late() -> None:
     assert slugs(scene.run("TOKENIZERS_PARALLELISM=false"), "framework-wrote") == set()
 
 
+def forked(given: dict[str, str], child: dict[str, str]) -> Scene:
+    """A program that set variables after its start, and a worker forked from it."""
+    scene = Scene().add(ROOT, exec={}, libc=given)
+    scene.add(110, ROOT, role=scheduler(0), exec={}, libc=child, kind=EdgeKind.FORK)
+    return scene.change(110, image_owner=ROOT)
+
+
 def test_a_fork_child_has_what_its_parent_had_at_the_fork() -> None:
-    scene = Scene().add(ROOT, exec={}, libc=RING)
-    scene.add(110, ROOT, role=scheduler(0), exec={}, libc=RING, kind=EdgeKind.FORK)
-    scene.change(110, image_owner=ROOT)
-    assert "set-too-late" not in slugs(scene.run("NCCL_ALGO=Ring"))
-    assert "set-late-unproven" not in slugs(scene.run("NCCL_ALGO=Ring"))
+    assert slugs(forked(RING, RING).run("NCCL_ALGO=Ring")) == set()
+    # What the child set itself may come too late there as well.
+    assert slugs(forked({}, RING).run("NCCL_ALGO=Ring")) == {"set-late-unproven"}
+
+
+def test_what_is_read_at_the_start_was_read_before_the_fork() -> None:
+    path = {"PYTHONPATH": "/x"}
+    assert one(forked(path, path).run("PYTHONPATH=/x"), "set-too-late").pids == (110,)
 
 
 def test_a_survivor_of_a_partly_wiped_block_proves_the_start() -> None:

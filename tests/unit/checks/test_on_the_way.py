@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from envprobe.checks.finding import Severity
-from envprobe.model import EdgeKind, Role, View
+from envprobe.model import Confidence, EdgeKind, Role, View
 from tests.unit.checks.scene import (
     ROOT,
     SERVER,
@@ -19,6 +19,7 @@ from tests.unit.checks.scene import (
     slugs,
     text,
     view_of,
+    wiped,
     worker,
 )
 
@@ -43,7 +44,10 @@ def test_a_variable_that_the_whole_server_lost() -> None:
     message = text(finding.message)
     assert "NCCL_ALGO was Ring upstream and is absent" in message
     assert "lost between" in message
-    assert "the exec view of server (PID 200)" in message
+    assert "the exec view of server (PID 200)." in message
+    assert "The causes are told for scheduler TP0 (PID 110); 1 more has the same." in evidence(
+        finding
+    )
     (first, _) = finding.breaks
     assert all(text(cause.sentence) in evidence(finding) for cause in first.causes)
     assert text(finding.remedy)
@@ -75,6 +79,7 @@ def test_what_the_parent_set_after_it_had_spawned_never_arrived() -> None:
         scene = worker(scene, 110 + rank, {}, exec={})
     finding = one(scene.run(), "lost-on-the-way")
     assert (finding.pids, finding.variable) == ((110, 111), "NCCL_DEBUG")
+    assert "the exec view of scheduler TP0 (PID 110) (and 1 more worker)" in text(finding.message)
 
 
 def test_what_a_worker_removes_itself_is_lost_too() -> None:
@@ -151,6 +156,7 @@ def test_what_known_code_sets_where_nothing_was_is_one_info() -> None:
     assert "NCCL_CUMEM_ENABLE and NCCL_NVLS_ENABLE" in text(finding.message)
     assert evidence(finding).startswith("NCCL_CUMEM_ENABLE is 0: sglang sets")
     assert len(finding.breaks) == 4
+    assert finding.confidence is Confidence.PROVED
     alone = sglang(1, server={"NCCL_CUMEM_ENABLE": "0"}, server_exec={})
     assert one(alone.run(), "framework-wrote").variable == "NCCL_CUMEM_ENABLE"
 
@@ -164,6 +170,24 @@ def test_what_known_code_sets_at_another_place_is_another_info() -> None:
         ("FLASHINFER_CUDA_ARCH_LIST", (111,)),
         ("NCCL_CUMEM_ENABLE", (110, 111)),
     ]
+
+
+def test_what_two_programs_on_the_way_set_is_two_infos() -> None:
+    outer = {"NCCL_CUMEM_ENABLE": "0"}
+    both = {**outer, "NCCL_NVLS_ENABLE": "0"}
+    scene = Scene().add(ROOT, exec={}, libc=outer, title=SERVER)
+    scene.add(200, ROOT, exec=outer, libc=both, title=SERVER)
+    scene.add(110, 200, role=scheduler(0), exec=both)
+    assert [finding.variable for finding in of(scene.run(), "framework-wrote")] == [
+        "NCCL_CUMEM_ENABLE",
+        "NCCL_NVLS_ENABLE",
+    ]
+
+
+def test_what_was_written_where_no_exec_view_tells_is_inferred() -> None:
+    scene = view_of(sglang(1), 110, wiped())
+    scene = worker(scene, 110, {"FLASHINFER_CUDA_ARCH_LIST": "12.0f"})
+    assert one(scene.run(), "framework-wrote").confidence is Confidence.INFERRED
 
 
 def test_another_value_than_known_code_writes_is_not_explained() -> None:

@@ -63,6 +63,9 @@ def test_a_rank_that_differs_in_a_critical_variable_is_an_error(name: str) -> No
     assert "absent in scheduler TP3 (PID 113)" in message
     told = evidence(finding)
     assert rank_critical(name) in told
+    assert "Not known in" not in told
+    assert "changed it after the start" not in told
+    assert "Absent means" not in told
     assert "Lost between the libc view of server (PID 100)" in told
     assert text(finding.remedy)
 
@@ -98,7 +101,8 @@ def test_a_value_that_differs_only_now_is_a_warning() -> None:
     scene = sglang(2, server={"NCCL_PROTO": "Simple"})
     finding = one(worker(scene, 111, {}).run(), "peers-differ")
     assert (finding.severity, finding.pids) == (Severity.WARNING, (111,))
-    assert "changed it after the start" in evidence(finding)
+    assert "scheduler TP1 (PID 111) changed it after the start" in evidence(finding)
+    assert "hangs without any message" in evidence(finding)
     assert of(worker(scene, 111, {}).run(), "peers-differ-critical") == []
 
 
@@ -111,6 +115,29 @@ def test_two_that_differ_since_their_start_stay_critical_beside_one_that_changed
 def test_another_variable_that_differs_is_a_warning() -> None:
     finding = one(without("CUDA_MODULE_LOADING", "LAZY").run(), "peers-differ")
     assert (finding.severity, finding.pids) == (Severity.WARNING, (113,))
+    assert "When ranks differ" not in evidence(finding)
+
+
+@pytest.mark.parametrize(
+    ("size", "ends"), [(4, "v3 in scheduler TP3 (PID 113)."), (6, "; 2 other values.")]
+)
+def test_of_many_different_values_four_are_named(size: int, ends: str) -> None:
+    scene = sglang(size)
+    for rank in range(size):
+        given = {"CUDA_MODULE_LOADING": f"v{rank}"}
+        scene = worker(scene, 110 + rank, given, exec=given)
+    message = text(one(scene.run(), "peers-differ").message)
+    assert "v0 in scheduler TP0 (PID 110); v1 in scheduler TP1" in message
+    assert message.endswith(ends)
+
+
+def test_several_that_lost_it_at_one_place_are_told_by_the_first() -> None:
+    scene = worker(
+        worker(sglang(5, server={"NCCL_PROTO": "LL"}), 113, {}, exec={}), 114, {}, exec={}
+    )
+    told = evidence(one(scene.run(), "peers-differ-critical"))
+    assert "the exec view of scheduler TP3 (PID 113) (and 1 more worker)" in told
+    assert "The causes are told for scheduler TP3 (PID 113); 1 more has the same." in told
 
 
 @pytest.mark.parametrize(
@@ -139,6 +166,7 @@ def test_absent_against_the_default_is_a_warning(name: str, value: str) -> None:
     finding = one(result, "peers-differ-default")
     assert (finding.severity, finding.pids) == (Severity.WARNING, (113,))
     assert f"Absent means the default, {value}" in evidence(finding)
+    assert "When ranks differ" not in evidence(finding)
     assert slugs(result) == {"peers-differ-default"}
 
 
@@ -211,6 +239,25 @@ def test_what_known_code_writes_into_single_workers_is_explained() -> None:
     result = scene.run()
     assert of(result, "peers-differ") == []
     assert one(result, "framework-wrote").severity is Severity.INFO
+
+
+def test_what_known_code_wrote_into_the_first_of_two_is_explained_too() -> None:
+    scene = worker(sglang(2), 110, {"FLASHINFER_CUDA_ARCH_LIST": "12.0f"})
+    assert slugs(scene.run()) == {"framework-wrote"}
+
+
+def test_two_states_that_no_known_code_wrote_are_not_explained_by_a_third_that_it_did() -> None:
+    scene = worker(sglang(3), 110, {"FLASHINFER_CUDA_ARCH_LIST": "12.0f"})
+    scene = worker(
+        scene, 111, {"FLASHINFER_CUDA_ARCH_LIST": ""}, exec={"FLASHINFER_CUDA_ARCH_LIST": ""}
+    )
+    assert one(scene.run(), "peers-differ").variable == "FLASHINFER_CUDA_ARCH_LIST"
+
+
+def test_of_two_equally_frequent_states_the_absent_one_deviates() -> None:
+    given = {"NCCL_PROTO": "Simple"}
+    scene = worker(sglang(2, server=given), 110, {}, exec={})
+    assert one(scene.run(), "peers-differ-critical").pids == (110,)
 
 
 def test_a_critical_difference_stays_an_error_though_known_code_wrote_it() -> None:

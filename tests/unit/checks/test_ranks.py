@@ -31,6 +31,7 @@ def grid(dp: range, pp: range, tp: range) -> set[tuple[int, int, int]]:
         ("--tp 4 --dp 2 --enable-dp-attention", range(1), range(1), range(4)),
         ("--tp 4 --nnodes 2 --node-rank 1", range(1), range(1), range(2, 4)),
         ("--tp 4 --nnodes 2", range(1), range(1), range(2)),
+        ("--tp 4 --nnodes 2 --node-rank 0", range(1), range(1), range(2)),
         ("--tp 4 --pp 2 --nnodes 2 --node-rank 1", range(1), range(1, 2), range(4)),
         ("--tp 4 --pp 2 --nnodes 4 --node-rank 1", range(1), range(1), range(2, 4)),
         ("--tp 4 --pp 2 --nnodes 4 --node-rank 2", range(1), range(1, 2), range(2)),

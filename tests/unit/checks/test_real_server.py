@@ -47,7 +47,7 @@ def test_without_expectations_there_is_no_warning_and_it_holds(server: Tree) -> 
     assert judge(found, result, Severity.WARNING).exit is Exit.HOLDS
     written = [one for one in result.findings if one.check == "framework-wrote"]
     assert "CUDA_DEVICE_MAX_CONNECTIONS" in {one.variable for one in written}
-    told = "".join(text(one.message) for one in written)
+    told = "".join(evidence(one) for one in written)
     assert all(name in told for name in ("NCCL_CUMEM_ENABLE", "SGLANG_RUN_ID", "TRTLLM_ENABLE_PDL"))
     assert len(written) < 5
 

@@ -161,7 +161,14 @@ def test_a_check_is_found_by_id_and_by_slug(given: str) -> None:
 
 @pytest.mark.parametrize(
     ("given", "suggested"),
-    [("env-mising", "'env-missing'"), ("EP099", "'EP0"), ("EP22", "'EP0"), ("zzzz", "no-workers")],
+    [
+        ("env-mising", "'env-missing'"),
+        ("EP099", "'EP0"),
+        ("EP22", "'EP0"),
+        ("epic", "no-workers"),
+        ("12345", "no-workers"),
+        ("zzzz", "no-workers"),
+    ],
 )
 def test_an_unknown_check_is_refused_with_a_suggestion(given: str, suggested: str) -> None:
     with pytest.raises(UsageError) as caught:
@@ -191,6 +198,31 @@ def test_the_worst_findings_come_first_and_else_in_the_order_of_the_checks() -> 
     keys = [(-one.severity.rank, order.index(one.check)) for one in result.findings]
     assert len(keys) > 3
     assert keys == sorted(keys)
+
+
+@pytest.mark.parametrize(("number", "told"), [(99, 99), (100, 100), (101, 100), (1000, 100)])
+def test_thousands_of_variables_do_not_give_thousands_of_findings(number: int, told: int) -> None:
+    given = {f"NCCL_X{place:04}": "1" for place in range(number)}
+    scene = worker(sglang(2, server=given), 111, {}, exec={})
+    found = of(scene.run(), "peers-differ")
+    assert len(found) == told
+    last = found[-1]
+    assert last.pids == (111,)
+    if number > told:
+        assert text(last.message).startswith(f"{number - 99} more findings of this kind about ")
+        assert "NCCL_X0099" in text(last.message)
+        assert last.variable == ""
+
+
+def test_very_many_findings_about_no_variable_are_merged_without_a_name() -> None:
+    scene = sglang(150)
+    for place in range(150):
+        scene = view_of(scene, 110 + place, refused(View.LIBC, f"reason {place}"))
+    found = of(scene.run(), "worker-unreadable")
+    assert len(found) == 100
+    assert text(found[-1].message) == "51 more findings of this kind."
+    assert found[-1].undetermined
+    assert found[-1].pids == tuple(range(209, 260))
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.slug)

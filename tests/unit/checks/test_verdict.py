@@ -219,6 +219,13 @@ def test_waiting_goes_on_while_an_expectation_is_not_decided() -> None:
     assert decided(scene.context(workers={"": 2}))
 
 
+def test_waiting_does_not_go_on_for_what_another_scan_cannot_tell() -> None:
+    scene = view_of(sglang(1), 110, wiped(), libc_view({**BASE, "PYTHONPATH": "/x"}))
+    context = scene.context("PYTHONPATH=/x")
+    assert slugs(run_all(context)) >= {"env-unknown"}
+    assert decided(context)
+
+
 def test_a_broken_expectation_is_decided() -> None:
     assert decided(sglang(2).context("NCCL_ALGO", workers={"": 2}))
 

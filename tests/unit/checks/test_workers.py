@@ -85,6 +85,13 @@ def test_a_driver_of_ray_is_named(fields: dict[str, object]) -> None:
     assert "--match" in text(finding.remedy)
 
 
+def test_very_many_clients_do_not_give_very_many_reasons() -> None:
+    scene = alone(comm="sh")
+    for pid in range(200, 300):
+        scene.add(pid, ROOT, role=Role("container client"), comm="docker", kind=EdgeKind.EXEC)
+    assert len(one(scene.run(), "no-workers").evidence) == 8
+
+
 def test_another_backend_is_no_driver_of_ray() -> None:
     scene = alone(title=("vllm", "serve", "m", "--distributed-executor-backend", "mp"))
     assert "uses Ray" not in evidence(one(scene.run(), "no-workers"))
@@ -113,6 +120,24 @@ def test_a_young_server_may_still_be_starting_and_an_old_one_is_not() -> None:
     assert "ago" not in evidence(one(scene.run(), "no-workers"))
 
 
+def test_a_young_process_that_starts_no_workers_is_not_starting() -> None:
+    scene = alone()
+    scene.fields["ended"] = scene.clock + 30
+    assert "ago" not in evidence(one(scene.run(), "no-workers"))
+
+
+@pytest.mark.parametrize("framework", ["", "sglang"])
+@pytest.mark.parametrize("python", [True, False])
+def test_what_may_start_workers_is_a_python_or_belongs_to_a_framework(
+    framework: str, python: bool
+) -> None:
+    scene = Scene().add(ROOT, role=Role("server", framework))
+    if not python:
+        scene.change(ROOT, interpreter=None)
+    wrong_number = "inside a container" in evidence(one(scene.run(), "no-workers"))
+    assert wrong_number is (not python and not framework)
+
+
 def test_an_old_server_without_known_workers_is_not_called_a_wrong_number() -> None:
     scene = Scene().add(ROOT, title=SERVER)
     finding = one(scene.run(), "no-workers")
@@ -127,6 +152,7 @@ def test_what_an_earlier_launch_left_behind_is_no_worker() -> None:
     result = scene.run()
     assert "left behind by an earlier launch" in evidence(one(result, "no-workers"))
     assert one(result, "orphan-worker").pids == (300,)
+    assert "RUN_ID" not in evidence(one(result, "orphan-worker"))
 
 
 # --- worker-unreadable ---------------------------------------------------------------------------
@@ -268,7 +294,32 @@ def test_a_child_without_a_title_may_be_the_absent_rank() -> None:
     finding = one(scene.run(workers={"scheduler": 2}), "workers-missing")
     assert finding.undetermined
     assert "spawn child (PID 120): without a title yet" in evidence(finding)
+    assert "Wait until all processes have their titles" in text(finding.remedy)
     assert one(scene.run(workers={"scheduler": 3}), "workers-missing").undetermined is False
+
+
+def test_workers_of_another_role_fill_no_place_and_leave_no_gap() -> None:
+    engine = Role("engine core", "vllm", {"dp": 3}, worker=True)
+    scene = sglang(2).add(120, ROOT, role=engine)
+    assert slugs(scene.run()) == set()
+    title = ("vllm", "serve", "m", "-tp", "2")
+    scene = Scene().add(ROOT, role=Role("server", "vllm"), title=title)
+    scene.add(110, ROOT, role=dataclasses.replace(engine, ranks={}))
+    scene.add(111, ROOT, role=Role("worker", "vllm", {"tp": 1}, worker=True))
+    message = text(one(scene.run(), "workers-missing").message)
+    assert "1 of 2 workers of server (PID 100) are there; absent: TP0." in message
+
+
+def test_without_ranks_in_the_titles_nothing_is_missed() -> None:
+    scene = Scene().add(ROOT, role=Role("python"), title=("python3", "m.py", "--tp", "8"))
+    for pid in (110, 111):
+        scene.add(pid, ROOT, role=Role("worker", worker=True))
+    assert slugs(scene.run()) == set()
+
+
+def test_very_many_absent_ranks_are_counted() -> None:
+    scene = sglang(1, title=(*SERVER, "--tp", "64"))
+    assert "TP16 and 47 more." in text(one(scene.run(), "workers-missing").message)
 
 
 def test_ranks_of_torchrun_are_counted() -> None:
@@ -441,6 +492,17 @@ def test_equal_duplicates_and_those_of_other_variables_are_info(
 ) -> None:
     scene = doubled(sglang(1, server={"NCCL_ALGO": "Ring"}), 110, View.LIBC, name, later)
     assert one(scene.run(), "duplicate-variable").severity is severity
+
+
+def test_many_duplicates_of_other_variables_are_one_finding() -> None:
+    scene = sglang(1)
+    view = scene.processes[110].environment(View.LIBC)
+    many = {f"X{number:04}": (Value(b"a"),) for number in range(1000)}
+    scene = view_of(scene, 110, dataclasses.replace(view, duplicates=many))
+    finding = one(scene.run(), "duplicate-variable")
+    assert (finding.severity, finding.pids, finding.variable) == (Severity.INFO, (110,), "")
+    assert "X0000" in text(finding.message)
+    assert "and 988 more are there more than once" in text(finding.message)
 
 
 def test_a_duplicate_in_many_workers_is_one_finding() -> None:

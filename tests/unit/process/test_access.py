@@ -113,8 +113,8 @@ def test_another_user() -> None:
             )
             assert obstacle is Obstacle.OTHER_USER
             assert reason == (
-                f"the thing cannot be read: process {pid} runs as uid 0, gid 0, envprobe as uid "
-                "65534, gid 65534 without CAP_SYS_PTRACE"
+                "the thing cannot be read: the process runs as uid 0, gid 0, envprobe as uid 65534,"
+                " gid 65534 without CAP_SYS_PTRACE"
             )
             assert remedy.startswith("Run envprobe as root; or run it as the server's own user")
             assert "CAP_SYS_PTRACE (docker run --cap-add SYS_PTRACE" in remedy
@@ -218,7 +218,7 @@ def test_a_proc_that_hides_processes(option: bytes) -> None:
         kind, obstacle, reason, remedy = as_reader(lambda: hide_processes(option), look)
     assert kind is (AccessRefused if option == b"hidepid=1" else ProcessGone)
     assert obstacle is Obstacle.HIDDEN
-    assert f"process {pid} exists, but this /proc hides it" in reason
+    assert "the process exists, but this /proc hides it" in reason
     assert remedy.startswith("Run envprobe as root; or join the group")
 
 
@@ -232,7 +232,7 @@ def test_a_process_that_is_gone() -> None:
     for target in (handle, pid):
         assert diagnose(target, gone.value) is Obstacle.GONE
         reason, remedy = explain(target, gone.value, "the thing")
-        assert f"process {pid} does not exist" in reason
+        assert "the process does not exist" in reason
         assert remedy.startswith("Run envprobe again")
     assert diagnose(1 << 40, ProcessGone(1 << 40)) is Obstacle.GONE
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from envprobe.model import Carries, Confidence, Edge, EdgeKind
 from envprobe.process.edges import Edges, launcher_of, launchers
 from envprobe.process.roles import Roles
+from envprobe.process.trackerpipe import holders
 from envprobe.process.tree import Listing, Member, listing
 from tests.programs.actions import FORK, Action
+from tests.programs.interpreters import Interpreter
+from tests.programs.interpreters import found as found_interpreters
 from tests.programs.trees import TitledTree
 
 PYTHON = "/usr/bin/python3.11"
@@ -85,6 +90,48 @@ def test_the_tracker_of_the_launcher_speaks_for_the_children_of_its_controller()
 def test_a_framework_that_only_spawns_needs_no_tracker() -> None:
     found = edge(member(10, 1, *SERVER), member(12, 10, "sglang::scheduler_TP0"))
     assert (found.kind, found.confidence) == (EdgeKind.SPAWN, Confidence.INFERRED)
+
+
+def test_the_tracker_s_pipe_tells_spawn_children_from_programs() -> None:
+    members = (
+        INIT,
+        member(10, 1, *PLAIN),
+        member(11, 10, *TRACKER),
+        member(12, 10, "sglang::scheduler_TP0"),
+        member(13, 10, "sglang::scheduler_TP1"),
+        member(14, 10, "sglang::scheduler_TP2"),
+    )
+    known = Listing(members)
+    given = {12: True, 13: False}
+    found = Edges(known, Roles(known), frozenset({10, 11, 12, 13, 14}), given)
+    assert [(found.edge(pid).kind, found.edge(pid).confidence) for pid in (12, 13, 14)] == [
+        (EdgeKind.SPAWN, Confidence.PROVED),
+        (EdgeKind.EXEC, Confidence.PROVED),
+        (EdgeKind.SPAWN, Confidence.INFERRED),
+    ]
+    assert any("pipe of resource tracker PID 11" in one for one in found.edge(12).evidence)
+
+
+@pytest.mark.parametrize("python", found_interpreters(), ids=str)
+def test_every_python_hands_the_pipe_to_spawn_children_only(python: Interpreter) -> None:
+    nested = Action(children=[Action(title="sglang::scheduler_DP0")])
+    served = dataclasses.replace(nested, method="forkserver")
+    actions = {0: nested, 1: Action(method="subprocess"), 2: served}
+    with TitledTree(python.path, workers=3, detokenizer=False, actions=actions) as tree:
+        known = listing()
+        pids = known.descendants([tree.root])
+        given = holders(known, Roles(known, [tree.root]), pids)
+        assert given.pop(tree.worker(0)) is True
+        assert given.pop(tree.pid("root.w0.0")) is True
+        assert given.pop(tree.pid("root.w2.0")) is True
+        assert given.pop(tree.worker(1)) is False
+        assert tree.worker(2) not in given
+
+
+def test_what_cannot_be_read_of_the_pipe_is_left_out() -> None:
+    known = Listing([member(10, 1, *PLAIN), member(11, 10, *TRACKER), member(12, 10, "x::y")])
+    # The numbers belong to no such processes here.
+    assert holders(known, Roles(known), [10, 11, 12]) == {}
 
 
 def test_the_tracker_itself_is_a_program_that_its_parent_started() -> None:

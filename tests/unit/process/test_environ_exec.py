@@ -292,7 +292,7 @@ def test_a_zombie_and_a_process_that_is_gone() -> None:
 
 
 def test_a_zombie_as_older_kernels_show_it_faked() -> None:
-    """Before Linux 6.16 the block of a process without memory is empty, not refused."""
+    """6.18 refuses (ESRCH) what other kernels give as an empty file; the empty one is faked."""
 
     class Older(ProcessHandle):
         def read(self, name: str, limit: int = 1 << 24) -> bytes:

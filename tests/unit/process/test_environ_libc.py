@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import subprocess
+import tempfile
 import time
 import tracemalloc
 from collections.abc import Callable
@@ -14,7 +16,7 @@ import pytest
 
 from envprobe.model import Confidence, Environment, EnvironmentStatus, State, Value
 from envprobe.process.environ_libc import read_libc
-from envprobe.process.handle import ProcessHandle
+from envprobe.process.handle import AccessRefused, ProcessHandle
 from envprobe.process.memory import Memory
 from envprobe.process.symtab import open_mapped_file
 from tests.programs.cbuild import build
@@ -46,6 +48,7 @@ DYNAMIC = {
 STATIC = {
     "static": (("-static", "-DREFER"), "gcc"),
     "static-pie": (("-static-pie", "-DREFER"), "gcc"),
+    "static-decoy": (("-static", "-DDECOY"), "gcc"),
     "musl-static": (("-static", "-DREFER"), "musl-gcc"),
 }
 
@@ -232,9 +235,9 @@ HOSTILE = {
 def test_hostile_environ_costs_one_unreadable(how: str) -> None:
     with CTarget(build("hostile"), how) as target:
         tracemalloc.start()
-        begun = time.monotonic()
+        begun = time.process_time()
         found = look(target.pid)
-        took = time.monotonic() - begun
+        took = time.process_time() - begun
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
     reason = HOSTILE[how]
@@ -250,6 +253,24 @@ def test_hostile_environ_costs_one_unreadable(how: str) -> None:
     assert peak < 64 << 20
 
 
+@pytest.mark.root
+def test_strings_in_a_mapped_device_are_not_read(tmp_path: Path) -> None:
+    """A file below /dev stands for a device; elsewhere the very same bytes are read."""
+    if os.geteuid():
+        missing("root", "making a file in /dev needs root")
+    with tempfile.NamedTemporaryFile(dir="/dev") as device:
+        for path in (Path(device.name), tmp_path / "file"):
+            path.write_bytes(b"NAME=value".ljust(4096, b"\0"))
+            with CTarget(build("hostile"), str(path)) as target:
+                found = look(target.pid)
+            if path.parent == tmp_path:
+                assert texts(found) == {"NAME": b"value"}
+            else:
+                assert found.status is EnvironmentStatus.UNREADABLE
+                assert "is no ordinary memory" in found.reason
+                assert found.remedy
+
+
 @pytest.mark.parametrize("how", ["many", "scattered"])
 def test_repeated_entries_are_duplicates_within_bounds(how: str) -> None:
     with CTarget(build("hostile"), how) as target:
@@ -259,7 +280,7 @@ def test_repeated_entries_are_duplicates_within_bounds(how: str) -> None:
         tracemalloc.stop()
     assert len(texts(found)) == 1
     (later,) = found.duplicates.values()
-    assert len(later) == 49_998 if how == "scattered" else 49_999
+    assert len(later) == {"many": 49_999, "scattered": 49_998}[how]
     assert peak < 64 << 20
 
 
@@ -352,6 +373,39 @@ def test_a_file_that_is_not_the_mapped_one_is_not_used(tmp_path: Path) -> None:
         os.close(descriptor)
         found = read_libc(handle, process.memory, process.space, lambda name: True)
         agree(target, found, set(BASE))
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_a_file_found_by_its_path_must_be_the_mapped_one(tmp_path: Path, same: bool) -> None:
+    program = build("target", "-static")
+    root = Path("/")
+    if not same:  # as in another mount namespace: the same path, another file
+        root = tmp_path
+        (root / program.parent.relative_to("/")).mkdir(parents=True)
+        shutil.copy(program, root / program.relative_to("/"))
+
+    class NoLinks(ProcessHandle):
+        """A process of which the kernel gives neither exe nor map_files."""
+
+        def open_file(self, name: str, flags: int = os.O_RDONLY) -> int:
+            if name == "root":
+                return os.open(root, flags | os.O_CLOEXEC)
+            if name == "exe" or name.startswith("map_files"):
+                raise AccessRefused(errno.EACCES, name)
+            return super().open_file(name, flags)
+
+    with (
+        CTarget(program, env=BASE) as target,
+        opened(target.pid) as process,
+        NoLinks.open(target.pid) as handle,
+    ):
+        executable = process.scope().executable
+        assert executable is not None
+        descriptor = open_mapped_file(handle, process.space, executable)
+        assert (descriptor is not None) is same
+        if descriptor is not None:
+            assert os.fstat(descriptor).st_ino == program.stat().st_ino
+            os.close(descriptor)
 
 
 def test_main_thread_gone_but_others_live() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from itertools import count
 
 import pytest
@@ -335,6 +336,28 @@ def test_plain_fork_workers_with_and_without_a_title() -> None:
     assert found[12].worker
 
 
+def test_what_a_launcher_of_a_framework_forks_without_its_title_is_no_rank() -> None:
+    launcher = member(10, 1, PLAIN)
+    server = member(12, 10, FORKSERVER)
+    found = roles(
+        launcher,
+        member(11, 10, "sglang::scheduler_TP0"),
+        server,
+        fork(13, launcher),
+        fork(14, launcher, "a title of its own"),
+        fork(15, server),
+        member(16, 10, TRACKER),
+        member(17, 10, "spawned, with a title of its own"),
+    )
+    assert [found[pid].name for pid in (13, 14, 15, 17)] == [
+        "fork of launcher",
+        "python",
+        "forkserver child",
+        "python",
+    ]
+    assert not any(found[pid].worker for pid in (10, 12, 13, 14, 15, 17))
+
+
 def test_a_retitled_spawn_worker_of_a_plain_launcher() -> None:
     launcher, tracker = member(10, 1, PLAIN), member(11, 10, TRACKER)
     found = roles(launcher, tracker, member(12, 10, "myrun rank 0"))
@@ -382,11 +405,15 @@ def test_a_root_is_the_launcher_whatever_started_it() -> None:
 
 def test_kernel_threads_and_unknown_programs() -> None:
     found = roles(
-        member(2, 0, (), comm="kthreadd", exe=None),
-        member(7, 2, (), comm="sh", exe=None),
+        dataclasses.replace(member(7, 3, (), comm="sh", exe=None), kernel_thread=True),
         member(8, 1, ("/opt/tool", "-x"), exe="/opt/tool"),
     )
-    assert [found[pid].name for pid in (2, 7, 8)] == ["kernel thread", "kernel thread", "other"]
+    assert [found[pid].name for pid in (7, 8)] == ["kernel thread", "other"]
+
+
+def test_number_2_is_any_program_in_a_container() -> None:
+    found = roles(member(2, 1, SERVER), member(7, 2, "sglang::scheduler_TP0"))
+    assert [found[pid].label for pid in (2, 7)] == ["server", "scheduler TP0"]
 
 
 def test_a_worker_under_init_is_adopted_and_one_under_its_server_is_not() -> None:

@@ -180,6 +180,7 @@ def test_the_title_of_a_process_whose_main_thread_has_ended() -> None:
     ):
         assert tree.outline()[process.pid].state == "Z"
         assert tree.title_through(handle)[:2] == (sys.executable, "-c")
+        assert tree.listing()[process.pid].title[:2] == (sys.executable, "-c")
 
 
 def test_a_zombie_has_no_title() -> None:

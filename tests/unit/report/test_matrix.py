@@ -45,11 +45,12 @@ def test_the_worker_that_lost_a_variable_stands_alone() -> None:
 
 
 def test_what_code_in_the_server_added_is_left_out_and_named() -> None:
-    after = {**HEALTHY, "NCCL_CUMEM_ENABLE": "0"}
+    added = {"NCCL_CUMEM_ENABLE": "0", "NCCL_NVLS_ENABLE": "0"}
+    after = {**HEALTHY, **added}
     scene = sglang(2, server=after, server_exec=HEALTHY)
     found = table(scene)
     assert set(cells(found)) == set(HEALTHY)
-    assert found.same == ("NCCL_CUMEM_ENABLE",)
+    assert found.same == tuple(added)
 
 
 def test_other_values_get_letters_and_are_not_the_reference() -> None:

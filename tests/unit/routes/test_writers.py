@@ -26,7 +26,7 @@ PLAIN_WORKER = Role("worker", worker=True)
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row['framework']}-{row['variable']}")
 def test_rows_are_whole(row: dict[str, Any]) -> None:
     allowed = {"variable", "framework", "hop", "condition", "wins", "source"}
-    allowed |= {"values", "pattern", "copy_of", "removes", "within", "through", "roles"}
+    allowed |= {"values", "pattern", "copy_of", "removes", "within", "through", "roles", "needs"}
     assert set(row) <= allowed
     assert row["hop"] in ("P", "M", "S", "C")
     assert row["wins"] in ("user", "framework")
@@ -46,14 +46,16 @@ def writer(tree: Tree, pid: int, name: str) -> str:
     return found.writer
 
 
-def in_server(before: dict[str, str], after: dict[str, str]) -> Tree:
-    return Tree().add(1, exec=before, libc=after).worker(2, 1, exec=after)
+def in_server(before: dict[str, str], after: dict[str, str], *options: str) -> Tree:
+    title = ("python", "-m", "sglang.launch_server", *options)
+    return Tree().add(1, exec=before, libc=after, title=title).worker(2, 1, exec=after)
 
 
 def test_a_default_is_written_only_over_nothing() -> None:
     name = "NCCL_NVLS_ENABLE"
     assert "if it is not set" in writer(in_server({}, {name: "0"}), 2, name)
-    assert "--enable-nccl-nvls" in writer(in_server({name: "0"}, {name: "1"}), 2, name)
+    by_option = in_server({name: "0"}, {name: "1"}, "--enable-nccl-nvls")
+    assert "--enable-nccl-nvls" in writer(by_option, 2, name)
 
 
 def test_a_setdefault_never_explains_a_users_value_that_changed() -> None:
@@ -63,9 +65,25 @@ def test_a_setdefault_never_explains_a_users_value_that_changed() -> None:
 
 
 def test_deterministic_inference_overwrites_the_algorithm() -> None:
-    tree = in_server({"NCCL_ALGO": "Ring"}, {"NCCL_ALGO": "allreduce:tree"})
-    assert "--enable-deterministic-inference" in writer(tree, 2, "NCCL_ALGO")
-    assert writer(in_server({"NCCL_ALGO": "Ring"}, {"NCCL_ALGO": "Tree"}), 2, "NCCL_ALGO") == ""
+    name, option = "NCCL_ALGO", "--enable-deterministic-inference"
+    tree = in_server({name: "Ring"}, {name: "allreduce:tree"}, option)
+    assert option in writer(tree, 2, name)
+    assert writer(in_server({name: "Ring"}, {name: "Tree"}, option), 2, name) == ""
+
+
+def test_what_an_option_switches_on_explains_nothing_without_it() -> None:
+    name, before, after = "NCCL_MIN_NCHANNELS", {}, {"NCCL_MIN_NCHANNELS": "8"}
+    assert writer(in_server(before, after), 2, name) == ""
+    assert writer(in_server(before, after, "--enable-deterministic-inference"), 2, name)
+    assert writer(in_server(before, after, "--config", "server.yaml"), 2, name)
+
+
+def test_what_a_variable_switches_on_explains_nothing_without_it() -> None:
+    for switch, explained in (({}, False), ({"VLLM_BATCH_INVARIANT": "1"}, True)):
+        after = {**switch, "NCCL_PROTO": "Simple"}
+        tree = Tree().add(1, exec=switch, libc=after, role=VLLM_SERVER)
+        tree.worker(2, 1, exec=after, role=VLLM_WORKER)
+        assert bool(writer(tree, 2, "NCCL_PROTO")) is explained
 
 
 def test_what_the_server_writes_is_not_explained_in_a_worker() -> None:

@@ -1,0 +1,390 @@
+"""Snapshots as files: nothing is lost, nothing secret is shown."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import io
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from envprobe import factsfile
+from envprobe.collect import Request, collect
+from envprobe.errors import UsageError
+from envprobe.factsfile import MaskedValue, dumps, load, loads, save
+from envprobe.model import (
+    BlockState,
+    Edge,
+    EdgeKind,
+    Environment,
+    EnvironmentStatus,
+    Identity,
+    Interpreter,
+    Process,
+    Role,
+    Snapshot,
+    State,
+    Value,
+    Vanished,
+    View,
+)
+from tests.programs.trees import TitledTree
+
+TOKEN = b"hf_abcdefghijklmnopqrstuvwx"
+
+RAW = st.binary(max_size=40).map(bytes)
+TEXTS = st.one_of(
+    RAW.map(os.fsdecode),
+    st.text(max_size=20),
+    st.sampled_from(["base64:", "base64:!!", "text", "masked", "base64", "", "\ud800", "a\0b"]),
+)
+VALUES = st.one_of(
+    RAW.map(Value),
+    st.builds(
+        lambda raw, more: Value(raw, length=len(raw) + more, digest="ab" * 32),
+        RAW,
+        st.integers(1, 1 << 40),
+    ),
+    st.just(Value(TOKEN)),
+)
+ENVIRONMENTS = st.builds(
+    Environment,
+    view=st.sampled_from(View),
+    status=st.sampled_from(EnvironmentStatus),
+    entries=st.dictionaries(TEXTS, st.none() | VALUES, max_size=4),
+    duplicates=st.dictionaries(TEXTS, st.lists(st.none() | VALUES, max_size=3).map(tuple)),
+    oddities=st.lists(VALUES, max_size=3).map(tuple),
+    block=st.none() | st.sampled_from(BlockState),
+    source=TEXTS,
+    at=st.none() | st.floats(0, 4e9),
+    reason=TEXTS,
+    own=st.none()
+    | st.builds(
+        Environment,
+        view=st.just(View.EXEC),
+        status=st.sampled_from(EnvironmentStatus),
+        entries=st.dictionaries(TEXTS, VALUES, max_size=2),
+    ),
+)
+ROLES = st.builds(
+    Role,
+    name=TEXTS,
+    ranks=st.dictionaries(TEXTS, st.integers(0, 1 << 20), max_size=3),
+    worker=st.booleans(),
+)
+PROCESSES = st.builds(
+    Process,
+    pid=st.integers(1, 1 << 22),
+    identity=st.builds(Identity, pid=st.integers(1, 9), start_ticks=st.integers(0, 1 << 50)),
+    ppid=st.integers(0, 1 << 22),
+    state=st.sampled_from("RSDZ"),
+    start_time=st.floats(0, 4e9),
+    uid=st.integers(-1, 1 << 32),
+    comm=TEXTS,
+    title=st.lists(TEXTS, max_size=4).map(tuple),
+    exe=st.none() | TEXTS,
+    role=ROLES,
+    edge=st.builds(
+        Edge,
+        kind=st.sampled_from(EdgeKind),
+        parent=st.none() | st.integers(1, 9),
+        evidence=st.lists(TEXTS, max_size=2).map(tuple),
+    ),
+    image_owner=st.integers(0, 9),
+    interpreter=st.none() | st.builds(Interpreter, kind=TEXTS, version=TEXTS),
+    secure=st.none() | st.booleans(),
+    environments=st.dictionaries(st.sampled_from(View), ENVIRONMENTS, max_size=2),
+)
+SNAPSHOTS = st.builds(
+    Snapshot,
+    host=TEXTS,
+    boot_id=TEXTS,
+    started=st.floats(0, 4e9),
+    ended=st.floats(0, 4e9),
+    roots=st.lists(st.integers(1, 9), max_size=3).map(tuple),
+    processes=st.lists(PROCESSES, max_size=3).map(tuple),
+    wanted=st.lists(TEXTS, max_size=3).map(tuple),
+    vanished=st.lists(st.builds(Vanished, pid=st.integers(1, 9), role=ROLES), max_size=2).map(
+        tuple
+    ),
+    yama_scope=st.none() | st.integers(0, 3),
+    notes=st.lists(TEXTS, max_size=2).map(tuple),
+)
+RELAXED = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+def bare(**more: Any) -> Snapshot:
+    return Snapshot(host="h", boot_id="b", started=1.0, ended=2.0, roots=(7,), processes=(), **more)
+
+
+def with_entries(entries: dict[str, Value | None], pid: int = 7) -> Process:
+    view = Environment(View.LIBC, EnvironmentStatus.COMPLETE, entries)
+    return Process(
+        pid=pid,
+        identity=Identity(pid, 1),
+        ppid=1,
+        state="S",
+        start_time=1.0,
+        uid=0,
+        comm="x",
+        title=("python3", "serve.py", "--api-key", "sk-abcdefgh12345678"),
+        exe=None,
+        role=Role("scheduler"),
+        edge=Edge(EdgeKind.ROOT, None),
+        image_owner=pid,
+        environments={View.LIBC: view},
+    )
+
+
+def snapshot_of(*entries: dict[str, Value | None]) -> Snapshot:
+    processes = tuple(with_entries(one, 7 + number) for number, one in enumerate(entries))
+    return dataclasses.replace(bare(), processes=processes)
+
+
+def value_of(snapshot: Snapshot, name: str, number: int = 0) -> Value:
+    found = snapshot.processes[number].environment(View.LIBC).entries[name]
+    assert found is not None
+    return found
+
+
+def exactly(value: Value | None) -> tuple[bytes, int, str] | None:
+    return value and (value.reveal(), value.length, value.digest)
+
+
+@RELAXED
+@given(SNAPSHOTS)
+def test_an_unmasked_snapshot_survives(snapshot: Snapshot) -> None:
+    found = loads(dumps(snapshot, unmask=True).encode())
+    assert found == snapshot
+    # Equality of values is that of their digests: here the bytes count, too.
+    for one, other in zip(found.processes, snapshot.processes, strict=True):
+        for view, environment in one.environments.items():
+            expected = other.environments[view]
+            for name, value in environment.entries.items():
+                assert exactly(value) == exactly(expected.entries[name])
+
+
+@RELAXED
+@given(SNAPSHOTS)
+def test_a_masked_snapshot_keeps_all_but_secrets(snapshot: Snapshot) -> None:
+    text = dumps(snapshot)
+    assert text.isascii() or text.encode()
+    assert TOKEN.decode() not in text
+    found = loads(text.encode())
+    again = loads(dumps(found).encode())
+    assert again == found
+    for one, other in zip(found.processes, snapshot.processes, strict=True):
+        assert one.environments == other.environments
+        assert dataclasses.replace(one, title=()) == dataclasses.replace(other, title=())
+
+
+def test_a_real_snapshot_survives() -> None:
+    strange = {"NCCL_\udcff": "\udcfe\n", "base64:x": "1", "NCCL_ALGO": "Ring", "text": "masked"}
+    with TitledTree(workers=2, env=strange) as tree:
+        snapshot = collect(Request((tree.root,), ("*",)))
+    found = loads(dumps(snapshot).encode())
+    assert found == snapshot
+    assert set(strange) <= set(found.processes[0].environment(View.LIBC).entries)
+
+
+def test_secrets_are_masked_and_still_compare() -> None:
+    snapshot = snapshot_of(
+        {"HF_TOKEN": Value(TOKEN), "NCCL_ALGO": Value(b"Ring")},
+        {"HF_TOKEN": Value(TOKEN)},
+        {"HF_TOKEN": Value(TOKEN[::-1])},
+    )
+    text = dumps(snapshot)
+    assert TOKEN.decode() not in text
+    assert "sk-abcdefgh" not in text
+    found = loads(text.encode())
+    first, same, other = (value_of(found, "HF_TOKEN", number) for number in range(3))
+    assert first == same
+    assert first != other
+    assert hash(first) == hash(same)
+    assert first.length == len(TOKEN)
+    assert first.truncated
+    assert TOKEN not in first.reveal()
+    # What is expected can still be compared, from both sides.
+    assert first == Value(TOKEN)
+    assert Value(TOKEN) == first
+    assert first != Value(TOKEN[::-1])
+    assert Value(b"short") != first
+    assert value_of(found, "NCCL_ALGO").reveal() == b"Ring"
+
+
+def test_masks_of_two_files_do_not_compare_as_equal() -> None:
+    snapshot = snapshot_of({"HF_TOKEN": Value(TOKEN)})
+    one, other = (value_of(loads(dumps(snapshot).encode()), "HF_TOKEN") for _ in range(2))
+    assert isinstance(one, MaskedValue)
+    assert isinstance(other, MaskedValue)
+    assert one.digest != other.digest
+    assert one != other
+
+
+def test_a_masked_value_stays_masked_when_the_file_is_written_again() -> None:
+    found = loads(dumps(snapshot_of({"HF_TOKEN": Value(TOKEN)})).encode())
+    again = loads(dumps(found, unmask=True).encode())
+    assert value_of(again, "HF_TOKEN") == Value(TOKEN)
+
+
+def test_a_cut_secret_compares_with_itself() -> None:
+    cut = Value(TOKEN, length=1 << 21, digest="cd" * 32)
+    found = loads(dumps(snapshot_of({"HF_TOKEN": cut}, {"HF_TOKEN": cut})).encode())
+    assert value_of(found, "HF_TOKEN") == value_of(found, "HF_TOKEN", 1) == cut
+
+
+def test_very_many_secrets_cost_bounded_time_and_are_not_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(factsfile, "MAX_SECRETS", 2)
+    entries: dict[str, Value | None] = {f"S{n}_TOKEN": Value(TOKEN[n:]) for n in range(4)}
+    found = loads(dumps(snapshot_of(entries)).encode()).processes[0].environment(View.LIBC)
+    assert [found.entries[name] == entries[name] for name in entries] == [True, True, False, False]
+    assert found.reading("S3_TOKEN").state is State.NOT_ASKED
+
+
+def test_unmasking_shows_everything() -> None:
+    text = dumps(snapshot_of({"HF_TOKEN": Value(TOKEN)}), unmask=True)
+    assert TOKEN.decode() in text
+    assert "sk-abcdefgh12345678" in text
+
+
+def test_a_value_that_is_no_utf_8_and_a_cut_one_are_written_as_the_schema_says() -> None:
+    entries: dict[str, Value | None] = {
+        "A": Value(b"\xff\0"),
+        "B": Value(b"abc", length=9, digest="ef"),
+        "C": None,
+    }
+    document = json.loads(dumps(snapshot_of(entries)))
+    written = document["processes"][0]["environments"]["libc"]["entries"]
+    assert written == {
+        "A": {"base64": "/wA="},
+        "B": {"text": "abc", "length": 9, "sha256": "ef"},
+        "C": None,
+    }
+    assert (document["kind"], document["schema_version"]) == ("envprobe-facts", 1)
+
+
+def test_the_file_belongs_to_its_owner_alone(tmp_path: Path) -> None:
+    path = tmp_path / "facts.json"
+    path.write_text("old and longer than what comes" * 1000)
+    path.chmod(0o644)
+    before = os.umask(0)
+    try:
+        save(bare(), str(path))
+        save(bare(), str(tmp_path / "new.json"))
+    finally:
+        os.umask(before)
+    for one in (path, tmp_path / "new.json"):
+        assert stat.S_IMODE(one.stat().st_mode) == 0o600
+        assert load(str(one)) == bare()
+
+
+def test_a_stream_can_be_written() -> None:
+    stream = io.StringIO()
+    save(bare(), stream)
+    assert loads(stream.getvalue().encode()) == bare()
+    assert stream.getvalue().endswith("}\n")
+
+
+def test_a_path_that_cannot_be_used_is_wrong_usage(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot be written: No such file"):
+        save(bare(), str(tmp_path / "none" / "x"))
+    with pytest.raises(UsageError, match="cannot be read: No such file"):
+        load(str(tmp_path / "none"))
+    with pytest.raises(UsageError, match="cannot be read: Is a directory"):
+        load(str(tmp_path))
+    with pytest.raises(UsageError, match="no valid path"):
+        load("a\0b")
+
+
+def test_a_file_that_is_too_long_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "facts"
+    save(bare(), str(path))
+    monkeypatch.setattr(factsfile, "MAX_FILE_BYTES", 10)
+    with pytest.raises(UsageError, match="longer than"):
+        load(str(path))
+
+
+DOCUMENT: dict[str, Any] = json.loads(dumps(snapshot_of({"A": Value(b"1")})))
+
+
+def changed(*path: str | int, to: Any = None) -> bytes:
+    """Return the document with one thing in it replaced, or removed."""
+    document = copy.deepcopy(DOCUMENT)
+    here: Any = document
+    for step in path[:-1]:
+        here = here[step]
+    if to is None:
+        del here[path[-1]]
+    else:
+        here[path[-1]] = to
+    return json.dumps(document).encode()
+
+
+@pytest.mark.parametrize(
+    ("raw", "said"),
+    [
+        (b"", "is no JSON"),
+        (b"{", "is no JSON"),
+        (b"\xff\xfe", "is no JSON"),
+        (b"[" * 100_000, "is no JSON"),
+        (b"[]", "is no file of --save-facts"),
+        (b"{}", "is no file of --save-facts"),
+        (changed("kind", to="report"), "is no file of --save-facts"),
+        (changed("schema_version"), "schema version None"),
+        (changed("schema_version", to=99), "schema version 99, this envprobe reads 1"),
+        (changed("schema_version", to="x" * 999), "schema version"),
+        (changed("salt"), "is damaged"),
+        (changed("salt", to="zz"), "is damaged"),
+        (changed("salt", to=[1]), "is damaged"),
+        (changed("processes"), "is damaged"),
+        (changed("host", to=7), "is damaged"),
+        (changed("host", to="base64:!"), "is damaged"),
+        (changed("processes", 0, "pid", to="7"), "is damaged"),
+        (changed("processes", 0, "edge", "kind", to="flight"), "is damaged"),
+        (changed("processes", 0, "environments", "libc", to=[1]), "is damaged"),
+        (
+            changed("processes", 0, "environments", "libc", "entries", "A", to={"base64": "!"}),
+            "is damaged",
+        ),
+        (
+            changed(
+                "processes",
+                0,
+                "environments",
+                "libc",
+                "entries",
+                "A",
+                to={"text": "a", "length": 1},
+            ),
+            "is damaged",
+        ),
+        (
+            changed("processes", 0, "environments", "libc", "entries", "A", to="plain"),
+            "is damaged",
+        ),
+    ],
+)
+def test_a_damaged_file_is_wrong_usage(raw: bytes, said: str) -> None:
+    with pytest.raises(UsageError, match="the facts") as raised:
+        loads(raw)
+    assert said in raised.value.message
+    assert len(raised.value.message) < 300
+    assert raised.value.remedy
+
+
+def test_damage_is_told_without_any_value() -> None:
+    raw = changed("processes", 0, "environments", "libc", "entries", "A", to="s3cret")
+    with pytest.raises(UsageError) as raised:
+        loads(raw)
+    assert "s3cret" not in raised.value.message
