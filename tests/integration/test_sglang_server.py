@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.programs import cli
 from tests.programs.sglang_server import SglangError, SglangServer, find_environment
 
 pytestmark = pytest.mark.sglang
@@ -64,6 +66,73 @@ def test_the_tree_of_a_real_server(server: SglangServer) -> None:
         "sglang::scheduler_TP0",
         "sglang::scheduler_TP1",
     ]
+
+
+def processes(server: SglangServer) -> dict[str, int]:
+    return {title(child): child.pid for child in psutil.Process(server.pid).children()}
+
+
+def schedulers(server: SglangServer) -> list[int]:
+    found = processes(server)
+    return [found["sglang::scheduler_TP0"], found["sglang::scheduler_TP1"]]
+
+
+def test_a_healthy_server_holds_without_any_expectation(server: SglangServer) -> None:
+    run = cli.workers("--pid", str(server.pid))
+    tree = processes(server)
+    assert run.code == 0
+    assert run.workers() == set(schedulers(server))
+    assert run.loud({server.pid, *tree.values()}) == []
+    said = {
+        key: (run.process(pid)["role"]["name"], run.process(pid)["role"]["ranks"])
+        for key, pid in (("main", server.pid), *tree.items())
+    }
+    assert said == {
+        "main": ("server", {}),
+        "resource_tracker": ("resource tracker", {}),
+        "sglang::detokenizer": ("detokenizer", {}),
+        "sglang::scheduler_TP0": ("scheduler", {"tp": 0}),
+        "sglang::scheduler_TP1": ("scheduler", {"tp": 1}),
+    }
+
+
+def test_what_was_set_is_proved_in_both_schedulers(server: SglangServer) -> None:
+    sitedir = server.environment["PYTHONPATH"]
+    expected = [f"--expect={name}={value}" for name, value in NCCL_VARIABLES.items()]
+    run = cli.workers("--pid", str(server.pid), *expected, f"--expect=PYTHONPATH~={sitedir}")
+    assert run.code == 0
+    assert run.loud(processes(server).values()) == []
+    for pid in schedulers(server):
+        assert psutil.Process(pid).environ().keys() & NCCL_VARIABLES.keys() == set()
+        for name, value in (*NCCL_VARIABLES.items(), ("PYTHONPATH", sitedir)):
+            assert run.text(pid, name) == value
+            assert run.reading(pid, name)["confidence"] == "proved"
+            assert run.spans(pid, name) == []
+
+
+def test_what_sglang_writes_itself_is_found_in_the_parent(server: SglangServer) -> None:
+    name = "CUDA_DEVICE_MAX_CONNECTIONS"
+    run = cli.workers("--pid", str(server.pid), f"--expect={name}=1")
+    assert run.code == 1
+    assert run.pids("env-wrong-value", name) == set(schedulers(server))
+    for pid in schedulers(server):
+        assert run.text(pid, name) == "8"
+        (span,) = run.spans(pid, name)
+        assert (span.change, span.confidence) == ("changed", "proved")
+        assert (span.before, span.after) == ((server.pid, "exec"), (server.pid, "libc"))
+        assert span.causes == {"changed-in-parent"}
+        assert "_set_envs_and_config" in span.writer
+
+
+def test_the_server_answers_while_it_is_scanned(server: SglangServer) -> None:
+    with concurrent.futures.ThreadPoolExecutor(1) as background:
+        request = background.submit(server.generate, max_new_tokens=64)
+        scans = 0
+        while not request.done() or not scans:
+            assert cli.workers("--pid", str(server.pid)).workers() == set(schedulers(server))
+            scans += 1
+        answer = request.result()
+    assert len(answer["output_ids"]) == 64
 
 
 def test_the_server_answers(server: SglangServer) -> None:
