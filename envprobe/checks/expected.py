@@ -26,7 +26,8 @@ def findings(
 
 
 def _key(outcome: Outcome) -> tuple[object, ...]:
-    return (outcome.expectation, breaks.key(outcome.route, break_of(outcome)))
+    place = breaks.key(outcome.route, break_of(outcome))
+    return (outcome.expectation, outcome.reading.known, place)
 
 
 def _finding(
@@ -56,7 +57,7 @@ def _message(context: Context, group: list[Outcome]) -> Sentence:
     return Sentence(
         (
             f"{name} is ",
-            *who.distinct(name, (one.reading.value for one in group)),
+            *_state(group),
             f" in {whom}",
             *_late(first),
             "; expected: ",
@@ -65,6 +66,13 @@ def _message(context: Context, group: list[Outcome]) -> Sentence:
             ".",
         )
     )
+
+
+def _state(group: list[Outcome]) -> Iterator[str | Shown]:
+    if not group[0].reading.known:
+        yield "set, to a value that was not read,"
+        return
+    yield from who.distinct(group[0].expectation.name, (one.reading.value for one in group))
 
 
 def _late(outcome: Outcome) -> Iterator[str]:
@@ -101,7 +109,7 @@ def _value_or_empty(expectation: Expectation, value: Value) -> Iterator[str | Sh
 def _place(context: Context, group: list[Outcome]) -> Iterator[str]:
     first = group[0]
     found = break_of(first)
-    if first.route is None:
+    if first.route is None or not first.reading.known:
         return
     if found is None:
         known = next(stop for stop in first.route.stops if stop.reading.known)

@@ -218,9 +218,10 @@ def _against(outcome: Outcome, usual: Value | None) -> Outcome:
 def break_of(outcome: Outcome) -> Break | None:
     """Return the break at which the route stops to satisfy the expectation, the last of them.
 
-    Without such a break, and for what came too late: the last break of the route.
+    Without such a break, and for what came too late: the last break of the route. None if the value
+    was not read: breaks are found by values.
     """
-    if outcome.route is None or not outcome.route.breaks:
+    if outcome.route is None or not outcome.route.breaks or not outcome.reading.known:
         return None
     found = outcome.route.breaks
     if outcome.status is Status.TOO_LATE:

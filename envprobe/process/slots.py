@@ -102,8 +102,9 @@ def started(slot: Slot, scope: Scope, space: AddressSpace) -> bool:
             if not text:
                 return False
             mapping = space.at(text)
-            constant = mapping is not None and "w" not in mapping.perms
-            return not constant or scope.memory.read(text, 1) != b"\0"
+            if mapping is None:  # the loader has not relocated it yet
+                return False
+            return "w" in mapping.perms or scope.memory.read(text, 1) != b"\0"
         except (MemoryFault, NotElf):
             continue
     return False

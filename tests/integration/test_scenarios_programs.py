@@ -269,20 +269,37 @@ def test_a_worker_whose_launcher_died_is_not_counted() -> None:
 
 
 def test_a_grandchild_that_a_subreaper_adopted_belongs_to_the_tree() -> None:
-    """What its dead parent did to it can only be guessed at, so nothing is proved."""
+    """Nothing shows that the server did not start it, so it is told as the server's child."""
     actions = _left_behind(before_title=[prctl(PR_SET_CHILD_SUBREAPER, 1)])
     with TitledTree(workers=2, env={"NCCL_KEPT": "1"}, actions=actions) as tree:
         pid = tree.pid("root.w0.0")
         assert psutil.Process(pid).ppid() == tree.root
         run = cli.judge("--pid", str(tree.root), "--expect=NCCL_KEPT=1")
-        assert tree.truth[pid]["NCCL_KEPT"] is None
+        assert tree.truth[pid] == {"NCCL_KEPT": None, "NCCL_ADDED": "1"}
         assert run.workers() == {pid, tree.worker(1)}
         assert (run.code, run.pids("env-missing", "NCCL_KEPT")) == (1, {pid})
-        assert run.process(pid)["edge"]["confidence"] == "inferred"
+        assert run.pids("orphan-worker") & set(tree.reports) == set()
         (lost,), (came,) = run.spans(pid, "NCCL_KEPT"), run.spans(pid, "NCCL_ADDED")
+        assert (lost.before, lost.after) == (came.before, came.after)
+        assert (lost.before, lost.after) == ((pid, "exec"), (pid, "libc"))
+        assert lost.causes == {DROPPED, PROGRAM, WORKER}
+        assert came.causes == {DROPPED, PROGRAM, STARTED}
         assert lost.confidence == came.confidence == "inferred"
-        assert lost.causes == {PROGRAM, DROPPED, WORKER}
-        assert came.causes == {PROGRAM, DROPPED, STARTED}
+
+
+def test_an_adopter_is_never_proved_to_have_started_what_it_adopted() -> None:
+    """The grandchild holds the tracker's pipe as the adopter's own children do."""
+    actions = _left_behind(before_title=[prctl(PR_SET_CHILD_SUBREAPER, 1)])
+    env = {"NCCL_KEPT": "1", "SPT_NOENV": "1"}
+    with TitledTree(workers=2, env=env, actions=actions) as tree:
+        pid = tree.pid("root.w0.0")
+        run = cli.judge("--pid", str(tree.root), "--expect=NCCL_KEPT=1")
+        assert (run.code, run.pids("env-missing", "NCCL_KEPT")) == (1, {pid})
+        (lost,) = run.spans(pid, "NCCL_KEPT")
+        assert (lost.before, lost.after) == ((tree.root, "libc"), (pid, "exec"))
+        assert DROPPED in lost.causes
+        assert lost.confidence == "inferred"
+        assert run.process(tree.worker(1))["edge"]["confidence"] == "proved"
 
 
 # --- programs that are no Python -----------------------------------------------------------------

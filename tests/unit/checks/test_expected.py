@@ -262,7 +262,12 @@ def test_a_forbidden_variable_whose_value_was_not_read_is_there_all_the_same() -
     entries = {**values(BASE), "SECRET_MODE": None}
     view = Environment(View.LIBC, EnvironmentStatus.COMPLETE, entries)
     scene = view_of(scene, 110, view)
-    assert one(scene.run("!SECRET_MODE"), "env-forbidden").pids == (110,)
+    finding = one(scene.run("!SECRET_MODE"), "env-forbidden")
+    assert (finding.pids, finding.breaks) == ((110,), ())
+    assert text(finding.message) == (
+        "SECRET_MODE is set, to a value that was not read, in scheduler TP0 (PID 110);"
+        " expected: absent."
+    )
     assert of(scene.run("SECRET_MODE"), "env-missing") == []
     unknown = one(scene.run("SECRET_MODE=1"), "env-unknown")
     assert "not read in this scan" in text(unknown.message)
