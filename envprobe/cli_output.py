@@ -5,11 +5,15 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import stat
 import sys
 from collections.abc import Iterator
+from typing import Final
 
 from envprobe.errors import UsageError
+
+_DESCRIPTOR: Final = re.compile(r"(?:/proc/self|/dev)/fd/(\d{1,7})")
 
 
 class ClosedPipe(Exception):  # noqa: N818 - it is no error, the reader has simply seen enough
@@ -62,7 +66,8 @@ class Destination:
 
     A regular file is replaced at the end by a new one that was written beside it, so that a
     symbolic link planted there is replaced and never followed, and a run that fails leaves the old
-    report alone. Devices, pipes and sockets are written in place.
+    report alone. Devices, pipes, sockets and what names a descriptor of this process (/dev/stdout)
+    are written in place.
     """
 
     def __init__(self, path: str, *, private: bool = False) -> None:
@@ -77,6 +82,8 @@ class Destination:
             ) from None
 
     def _open(self, mode: int) -> int:
+        if (number := _own_descriptor(self.path)) is not None:
+            return os.dup(number)
         flags = os.O_WRONLY | os.O_CLOEXEC | os.O_NOCTTY
         try:
             kind = os.stat(self.path).st_mode
@@ -109,6 +116,18 @@ class Destination:
         if self._temporary is not None:
             with contextlib.suppress(OSError):
                 os.unlink(self._temporary)
+
+
+def _own_descriptor(path: str) -> int | None:
+    """Return the number of the descriptor of this process that a path names, None if none.
+
+    Such names are links to wherever the descriptor leads; to replace one would break the machine.
+    """
+    path = os.path.abspath(path)
+    with contextlib.suppress(OSError):
+        path = os.readlink(path) if os.path.dirname(path) == "/dev" else path
+    found = _DESCRIPTOR.fullmatch(path)
+    return int(found[1]) if found else None
 
 
 @contextlib.contextmanager

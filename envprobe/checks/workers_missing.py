@@ -90,7 +90,7 @@ class _Shortfall:
 def _shortfall(context: Context, launch: Launch) -> _Shortfall:
     members = who.processes(context, launch.workers)
     launcher = who.process_of(context, launch.launcher)
-    if launcher is not None and members:
+    if launcher is not None:
         asked = ranks.from_command(launcher.title, members[0].role.framework)
         if asked is not None:
             return _asked_for(asked, [one for one in members if one.role.name == asked.role])

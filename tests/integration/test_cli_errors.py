@@ -9,6 +9,7 @@ import re
 import select
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -122,6 +123,20 @@ def test_a_device_is_written_in_place(tree: demo.Tree) -> None:
     full = envprobe("workers", "--pid", str(tree.pid), "-ojson=/dev/full")
     assert full.returncode == 2
     assert "envprobe: /dev/full cannot be written: No space left on device" in full.stderr
+
+
+@pytest.mark.parametrize("path", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", "/dev/./stdout"])
+def test_a_name_of_stdout_is_never_replaced(path: str, tmp_path: Path) -> None:
+    """Where stdout is a regular file, such a name looks like one; as root it could be replaced."""
+    code = (
+        "import os, sys; from envprobe.cli_output import Destination;"
+        "one = Destination(sys.argv[1]); assert os.path.islink('/dev/stdout');"
+        "assert not [name for name in os.listdir('/dev') if name.endswith('.tmp')];"
+        "one.write('the report'); one.close()"
+    )
+    with (tmp_path / "out").open("w") as out:
+        subprocess.run([sys.executable, "-c", code, path], stdout=out, check=True, timeout=30)
+    assert (tmp_path / "out").read_text() == "the report"
 
 
 def test_unmasked_reports_and_facts_are_for_their_owner_alone(
