@@ -13,7 +13,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from envprobe import cli_output
+from envprobe import cli_help, cli_output
 from envprobe.errors import EXIT_MEANINGS, EnvprobeError, Exit, UsageError
 
 Job = Callable[[], Exit]
@@ -45,6 +45,24 @@ Examples:
   envprobe workers --pid 4711
   envprobe workers --pid 4711 --expect NCCL_ALGO=Ring --expect 'PYTHONPATH~=/opt/hooks'
   envprobe workers --pid 4711 --wait scheduler=8 --timeout 600 -o json=report.json
+"""
+
+_INSPECT = """Ask a running Python process what it has loaded: hooks, modules, functions, values.
+
+Reads the objects of the interpreter (CPython 3.9 to 3.15) from memory; nothing is injected or
+stopped. A QUERY is pkg.mod (from which file was it loaded), pkg.mod:Class.attr or pkg.mod:name (is
+it the original or a patch, from which file and line, and what does it wrap; or a simple value).
+Without QUERY: the version, flags and paths of the interpreter. Files that changed after the process
+started are pointed out. Run it as the user of the process, or as root.
+
+\b
+Examples:
+  envprobe inspect --pid 4711 sitecustomize
+  envprobe inspect --pid 4711 \\
+    'sglang.srt.layers.attention.triton_backend:TritonAttnBackend.forward_extend'
+
+Exits with 0 if each question was answered ("not imported yet" and "absent" are answers), 2 for a
+malformed QUERY, 3 if something could not be read or the process holds no Python, 4 if it is gone.
 """
 
 _EXPLAIN = """Say what a finding means, why it matters and how to mend it.
@@ -123,7 +141,7 @@ def envprobe(
         raise UsageError("no command was given", "Run `envprobe --help` for the list of commands.")
 
 
-@app.command(help=_WORKERS, epilog=_EXIT_CODES)
+@app.command(help=_WORKERS, epilog=_EXIT_CODES, cls=cli_help.Workers)
 def workers(
     pid: Annotated[
         int | None,
@@ -170,12 +188,14 @@ def workers(
         ),
     ] = None,
     timeout: Annotated[
-        float, typer.Option(metavar="S", help="How many seconds --wait waits.")
-    ] = 300.0,
+        float | None,
+        typer.Option(metavar="S", help="How many seconds --wait waits. Default: 300."),
+    ] = None,
     save_facts: Annotated[
         str | None,
         typer.Option(
-            metavar="FILE", help="Save what was read for --from-facts; credentials are masked."
+            metavar="FILE",
+            help="Save what was read for --from-facts; credentials are masked, unless --unmask.",
         ),
     ] = None,
     from_facts: Annotated[
@@ -253,6 +273,39 @@ def workers(
     return lambda: cli_workers.run(options)
 
 
+@app.command(help=_INSPECT, cls=cli_help.Strict)
+def inspect(
+    pid: Annotated[int, typer.Option(help="The process to ask; its children are not.")],
+    query: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="QUERY...", help="pkg.mod, pkg.mod:name or pkg.mod:Class.attr."),
+    ] = None,
+    format: Annotated[Format, typer.Option(help="What is printed.")] = Format.TEXT,
+    output: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="FORMAT=PATH",
+            help="Write the same answers to a file too. Repeatable.",
+        ),
+    ] = None,
+    deadline: Annotated[
+        float, typer.Option(metavar="S", help="How many seconds one question may take.")
+    ] = 10.0,
+    unmask: Annotated[
+        bool, typer.Option("--unmask", help="Show credentials in clear, in every format.")
+    ] = False,
+) -> Job:
+    """Ask a running Python process."""
+    from envprobe import cli_inspect
+
+    options = cli_inspect.Options(
+        pid, tuple(query or ()), format.value, tuple(output or ()), deadline, unmask
+    )
+    return lambda: cli_inspect.run(options)
+
+
 @app.command(help=_EXPLAIN)
 def explain(
     check: Annotated[str, typer.Argument(metavar="ID", help="EP003, or its name env-missing.")],
@@ -290,7 +343,7 @@ def run(arguments: list[str]) -> int:
     """Run one command line and return its exit code; whatever happens, no traceback is shown."""
     cli_output.prepare()
     try:
-        signal.signal(signal.SIGTERM, _terminate)
+        _take_signals()
         return int(_run(arguments))
     except KeyboardInterrupt:
         return int(Exit.INTERRUPTED)
@@ -301,8 +354,23 @@ def run(arguments: list[str]) -> int:
     except EnvprobeError as error:
         _tell(error.message, error.remedy)
         return int(error.code)
+    except OSError as error:
+        from envprobe.runner.limits import exhausted
+
+        known = exhausted(error)
+        if known is None:
+            return _internal(error)
+        _tell(known.message, known.remedy)
+        return int(known.code)
     except Exception as error:
         return _internal(error)
+
+
+def _take_signals() -> None:
+    """Have SIGINT and SIGTERM raise; a SIGINT that is ignored, as under nohup, stays ignored."""
+    signal.signal(signal.SIGTERM, _terminate)
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _terminate(number: int, frame: FrameType | None) -> NoReturn:

@@ -11,8 +11,9 @@ import sys
 from collections.abc import Iterator
 from typing import Final
 
-from envprobe.errors import UsageError
+from envprobe.errors import EnvprobeError, UsageError
 
+_STDOUT_REMEDY: Final = "Write the report to a file with -o FORMAT=PATH, and stdout to /dev/null."
 _DESCRIPTOR: Final = re.compile(r"(?:/proc/self|/dev)/fd/(\d{1,7})")
 
 
@@ -20,11 +21,16 @@ class ClosedPipe(Exception):  # noqa: N818 - it is no error, the reader has simp
     """The reader of stdout went away."""
 
 
+_closed: set[str] = set()
+"""Which of stdout and stderr were closed when envprobe was started."""
+
+
 def prepare() -> None:
     """Make stdout and stderr safe to write to, whatever envprobe was started with.
 
     A closed descriptor below 3 is replaced by /dev/null, so that no file opened later can take its
-    place; characters that the terminal's encoding lacks are written as escapes.
+    place; `write` still says that stdout is closed. Characters that the terminal's encoding lacks
+    are written as escapes.
     """
     while True:
         opened = os.open(os.devnull, os.O_RDWR)
@@ -34,6 +40,7 @@ def prepare() -> None:
     for name, number in (("stdout", 1), ("stderr", 2)):
         stream = getattr(sys, name)
         if stream is None:
+            _closed.add(name)
             setattr(sys, name, os.fdopen(number, "w", closefd=False))
         elif hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
@@ -41,37 +48,52 @@ def prepare() -> None:
 
 def write(text: str) -> None:
     """Write to stdout and flush. Raises ClosedPipe, or UsageError if it cannot be written."""
+    if "stdout" in _closed:
+        raise UsageError("stdout cannot be written: it is closed", _STDOUT_REMEDY)
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
     except OSError as error:
-        # What is still buffered must not be tried again when the interpreter ends.
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, 1)
-        os.close(nowhere)
+        _drop_buffered(1)
         if error.errno == errno.EPIPE:
             raise ClosedPipe from None
-        raise UsageError(f"stdout cannot be written: {_reason(error)}") from None
+        raise UsageError(f"stdout cannot be written: {_reason(error)}", _STDOUT_REMEDY) from None
 
 
 def note(text: str, end: str = "\n") -> None:
     """Write one line to stderr; a note that nobody can read is dropped."""
-    with contextlib.suppress(OSError, ValueError):
+    try:
         sys.stderr.write(text + end)
         sys.stderr.flush()
+    except OSError:
+        _drop_buffered(2)
+    except ValueError:
+        return
+
+
+def _drop_buffered(number: int) -> None:
+    """Lead a descriptor nowhere: what is still buffered for it is tried again at the very end.
+
+    The interpreter would then fail, and its exit code 120 would replace that of the run.
+    """
+    with contextlib.suppress(OSError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, number)
+        os.close(nowhere)
 
 
 class Destination:
     """A file that a report goes to: opened before the scan, complete or untouched after it.
 
     A regular file is replaced at the end by a new one that was written beside it, so that a
-    symbolic link planted there is replaced and never followed, and a run that fails leaves the old
-    report alone. Devices, pipes, sockets and what names a descriptor of this process (/dev/stdout)
-    are written in place.
+    symbolic link planted there is replaced and never followed, and nobody reads half a report.
+    Devices, pipes, sockets and what names a descriptor of this process (/dev/stdout) are written in
+    place. `used` is true once writing has begun.
     """
 
     def __init__(self, path: str, *, private: bool = False) -> None:
         self.path = path
+        self.used = False
         self._temporary: str | None = None
         try:
             self._descriptor = self._open(0o600 if private else 0o666)
@@ -100,6 +122,7 @@ class Destination:
 
     def write(self, text: str) -> None:
         """Write the whole report and put it in place. Raises UsageError (disk full, ...)."""
+        self.used = True
         left = memoryview(text.encode("utf-8", "backslashreplace"))
         try:
             while left:
@@ -128,6 +151,39 @@ def _own_descriptor(path: str) -> int | None:
         path = os.readlink(path) if os.path.dirname(path) == "/dev" else path
     found = _DESCRIPTOR.fullmatch(path)
     return int(found[1]) if found else None
+
+
+@contextlib.contextmanager
+def told_on_stdout(kind: str) -> Iterator[None]:
+    """Print an error that ends the run as a JSON document too, where JSON is what is printed."""
+    try:
+        yield
+    except EnvprobeError as error:
+        if kind == "json":
+            from envprobe.report import failure
+
+            with contextlib.suppress(UsageError, ClosedPipe):
+                write(failure.render(error, kind))
+        raise
+
+
+@contextlib.contextmanager
+def reports(paths: dict[str, str], *, private: bool = False) -> Iterator[dict[str, Destination]]:
+    """Open `destinations`; an error that ends the run is written to all that have no report yet.
+
+    So no file of an earlier run is left that could be read as the report on this one.
+    """
+    with destinations(paths, private=private) as files:
+        try:
+            yield files
+        except EnvprobeError as error:
+            from envprobe.report import failure
+
+            for path, kind in paths.items():
+                if not files[path].used:
+                    with contextlib.suppress(UsageError):
+                        files[path].write(failure.render(error, kind))
+            raise
 
 
 @contextlib.contextmanager

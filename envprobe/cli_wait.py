@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from envprobe import cli_output
@@ -25,7 +26,8 @@ def wait(
     """Return the first scan in which all is decided, or the last one before `timeout` seconds.
 
     Progress goes to stderr. A launch that is not there yet is waited for; once a root has been
-    seen, its end raises TargetGoneError, also when its number belongs to another process by then.
+    seen, its end raises TargetGoneError, which says so, also when its number belongs to another
+    process by then.
     """
     from envprobe.checks.verdict import progress
 
@@ -34,7 +36,7 @@ def wait(
     pause = _FIRST_PAUSE
     roots: dict[int, int] = {}
     while True:
-        snapshot = _attempt(scan, out_of_time=_left(started, timeout) <= 0)
+        snapshot = _attempt(scan, roots, out_of_time=_left(started, timeout) <= 0)
         if snapshot is not None:
             _same_roots(snapshot, roots)
             found = progress(context_of(snapshot))
@@ -52,14 +54,30 @@ def _left(started: float, timeout: float) -> float:
     return started + timeout - time.monotonic()
 
 
-def _attempt(scan: Callable[[], Snapshot], *, out_of_time: bool) -> Snapshot | None:
+def _attempt(
+    scan: Callable[[], Snapshot], seen: dict[int, int], *, out_of_time: bool
+) -> Snapshot | None:
     """Return one scan, or None if there is nothing to scan yet and time is left."""
     try:
         return scan()
+    except TargetGoneError:
+        if not seen:
+            raise
+        raise _ended(seen) from None
     except UndeterminedError:
+        if seen and not any(os.path.exists(f"/proc/{pid}") for pid in seen):
+            raise _ended(seen) from None
         if out_of_time:
             raise
         return None
+
+
+def _ended(pids: Iterable[int]) -> TargetGoneError:
+    named = ", ".join(str(pid) for pid in pids)
+    return TargetGoneError(
+        f"the server ended while it was waited for (process {named})",
+        "Look in its log for the reason, start it again, and run envprobe with its new number.",
+    )
 
 
 def _same_roots(snapshot: Snapshot, seen: dict[int, int]) -> None:
@@ -71,8 +89,9 @@ def _same_roots(snapshot: Snapshot, seen: dict[int, int]) -> None:
         ticks = process.identity.start_ticks
         if seen.setdefault(pid, ticks) != ticks:
             raise TargetGoneError(
-                f"process {pid} has ended; its number now belongs to another process",
-                "Look up the server's number again and start over.",
+                f"the server ended while it was waited for: the number {pid} now belongs to another"
+                " process",
+                "Look in its log for the reason, and give the number of the server that runs now.",
             )
 
 

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from envprobe import cli_output
+from envprobe import cli_facts, cli_output
 from envprobe.errors import Exit, UsageError
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 FORMATS: Final = ("text", "json")
 
+_TIMEOUT: Final = 300.0
 _MAX_SECONDS: Final = 7 * 24 * 3600.0
 
 
@@ -34,7 +35,7 @@ class Options:
     var: tuple[str, ...] = ()
     config: str | None = None
     wait: tuple[str, ...] = ()
-    timeout: float = 300.0
+    timeout: float | None = None
     save_facts: str | None = None
     from_facts: tuple[str, ...] = ()
     format: str = "text"
@@ -50,30 +51,38 @@ class Options:
 
 def run(options: Options) -> Exit:
     """Scan, judge and report; return the exit code. Raises EnvprobeError."""
-    _check(options)
-    outputs = _outputs(options.output)
-    config = _config(options)
     with contextlib.ExitStack() as stack:
-        files = stack.enter_context(cli_output.destinations(outputs, private=options.unmask))
+        stack.enter_context(cli_output.told_on_stdout(options.format))
+        outputs = formats_by_path(options.output)
+        files = stack.enter_context(cli_output.reports(outputs, private=options.unmask))
+        _check(options)
+        config = _config(options)
         keep = stack.enter_context(_facts_keeper(options.save_facts, options.unmask))
         snapshots = _snapshots(options, config)
         for snapshot in snapshots:
             keep(snapshot)
-        report = judged(snapshots, config, options.fail_on)
+        config = config if options.unmask else cli_facts.covered(config, snapshots)
+        report = judged(snapshots, config, options.fail_on, exit_zero=options.exit_zero)
         for path, kind in outputs.items():
             files[path].write(render(report, kind, _presentation(options, to_file=True)))
         cli_output.write(render(report, options.format, _presentation(options)))
     return Exit.HOLDS if options.exit_zero else report.exit
 
 
-def judged(snapshots: tuple[Snapshot, ...], config: Config, fail_on: str = "error") -> Report:
+def judged(
+    snapshots: tuple[Snapshot, ...],
+    config: Config,
+    fail_on: str = "error",
+    *,
+    exit_zero: bool = False,
+) -> Report:
     """Return the report on snapshots, each judged on its own."""
     from envprobe.checks.finding import Severity
     from envprobe.report.model import Report
 
     severity = Severity(fail_on)
     scans = tuple(_scan(snapshot, config, severity) for snapshot in snapshots)
-    return Report(scans, config, severity)
+    return Report(scans, config, severity, exit_zero)
 
 
 def _scan(snapshot: Snapshot, config: Config, fail_on: Severity) -> Scan:
@@ -133,15 +142,47 @@ def _check(options: Options) -> None:
             "--save-facts saves one scan, and several were given with --from-facts",
             "Leave --save-facts out.",
         )
+    _refuse_empty(options)
+    if options.timeout is not None and not options.wait:
+        raise UsageError(
+            "--timeout says how long --wait waits, and there is no --wait",
+            "Add for example --wait scheduler=8, or leave --timeout out; --deadline bounds the"
+            " reading of one process.",
+        )
     for name, seconds in (("--timeout", options.timeout), ("--deadline", options.deadline)):
-        if not 0 < seconds <= _MAX_SECONDS:
+        if seconds is not None and not 0 < seconds <= _MAX_SECONDS:
             raise UsageError(
                 f"{name} takes a number of seconds above 0 and at most {_MAX_SECONDS:g}",
                 f"Write for example {name} 10.",
             )
 
 
-def _outputs(given: tuple[str, ...]) -> dict[str, str]:
+def _refuse_empty(options: Options) -> None:
+    """Raise UsageError for an argument that is empty, as that of an unset shell variable is."""
+    given = (
+        ("--cgroup", (options.cgroup,), "the path of a control group"),
+        ("--container", (options.container,), "the id of a container"),
+        ("--match", options.match, "a pattern such as 'ray::*'"),
+        ("--var", options.var, "a pattern such as 'MY_*'"),
+        ("--config", (options.config,), "the path of a file"),
+        ("--save-facts", (options.save_facts,), "the path of a file"),
+        ("--from-facts", options.from_facts, "the path of a file"),
+    )
+    for name, values, what in given:
+        if "" in values:
+            raise UsageError(f"{name} is empty", f"Give it {what}, or leave {name} out.")
+    if options.save_facts == "-":
+        raise _no_file("--save-facts -", "/dev/stdout")
+
+
+def _no_file(given: str, stdout: str) -> UsageError:
+    return UsageError(
+        f"{given} names no file: - is not taken for stdout",
+        f"Write {stdout} for stdout, or ./- for a file of that name.",
+    )
+
+
+def formats_by_path(given: tuple[str, ...]) -> dict[str, str]:
     """Return the format for each path of `-o FORMAT=PATH`."""
     outputs: dict[str, str] = {}
     for one in given:
@@ -151,6 +192,8 @@ def _outputs(given: tuple[str, ...]) -> dict[str, str]:
                 f"-o takes FORMAT=PATH, and FORMAT is one of {', '.join(FORMATS)}",
                 "Write for example -o json=report.json.",
             )
+        if path == "-":
+            raise _no_file(f"-o {one}", f"--format {kind} or -o {kind}=/dev/stdout")
         if path in outputs:
             raise UsageError(f"-o names {path} twice", "Give each report its own file.")
         outputs[path] = kind
@@ -162,18 +205,36 @@ def _config(options: Options) -> Config:
     from envprobe.config import combine, did_you_mean
     from envprobe.process import roletable
 
-    roles = sorted({row.role for row in roletable.rows()})
+    roles = roletable.role_names()
     found = configfile.load(options.config, _slug_of, roles, os.environ)
     counts = dict(expectations.parse_count(one) for one in options.wait)
     for role in counts:
         if role and role not in roles:
             raise UsageError(f"--wait: there is no role {role!r}", did_you_mean(role, roles))
-    return combine(
+    joined = combine(
         found,
         expectations=[expectations.parse(one) for one in options.expect],
         workers=counts,
         allow_unknown=[_slug_of(one) for one in options.allow_unknown],
         strict=options.strict,
+    )
+    for slug, reason in joined.allow_unknown.items():
+        _refuse_certain(slug, reason)
+    return joined
+
+
+def _refuse_certain(slug: str, reason: str) -> None:
+    """Raise UsageError if the unknown is accepted of a check that never says "could not tell"."""
+    from envprobe.checks.finding import Undetermined
+    from envprobe.checks.registry import CHECKS, find
+
+    if find(slug).undetermined is not Undetermined.NEVER:
+        return
+    where = reason if reason == "--allow-unknown" else "[allow-unknown]"
+    those = ", ".join(one.slug for one in CHECKS if one.undetermined is not Undetermined.NEVER)
+    raise UsageError(
+        f"{where} {slug}: this check always can tell, so that nothing would be accepted",
+        f"Name one of {those}; findings of {slug} are left out with [ignore] in envprobe.toml.",
     )
 
 
@@ -215,7 +276,12 @@ def _snapshots(options: Options, config: Config) -> tuple[Snapshot, ...]:
     if options.from_facts:
         from envprobe import factsfile
 
-        return tuple(factsfile.load(path) for path in options.from_facts)
+        loaded = {path: factsfile.load(path) for path in options.from_facts}
+        asked = {f"--var {one}": one for one in options.var}
+        asked |= {"--show-all": "*"} if options.show_all else {}
+        for path, snapshot in loaded.items():
+            cli_facts.note_unread(path, snapshot, asked)
+        return tuple(loaded[path] for path in options.from_facts)
     from envprobe import cli_wait, collect
     from envprobe.process import targets
 
@@ -228,7 +294,8 @@ def _snapshots(options: Options, config: Config) -> tuple[Snapshot, ...]:
 
     if not options.wait:
         return (scan(),)
-    return (cli_wait.wait(scan, lambda found: context_of(found, config), options.timeout),)
+    timeout = _TIMEOUT if options.timeout is None else options.timeout
+    return (cli_wait.wait(scan, lambda found: context_of(found, config), timeout),)
 
 
 @contextlib.contextmanager

@@ -7,12 +7,13 @@ import fnmatch
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from envprobe import __version__
 from envprobe.errors import TargetGoneError, UndeterminedError
 from envprobe.model import (
+    Death,
     EdgeKind,
     Environment,
     EnvironmentStatus,
@@ -28,7 +29,7 @@ from envprobe.process.facts import Facts, Look
 from envprobe.process.handle import boot_id
 from envprobe.process.roles import Roles
 from envprobe.process.roletable import OTHER, PYTHON
-from envprobe.process.selection import is_named, select
+from envprobe.process.selection import as_it_was, is_named, select
 from envprobe.process.targets import hidden, is_hidden
 from envprobe.process.tracker import tracker_view
 from envprobe.process.trackerpipe import holders
@@ -67,10 +68,12 @@ def collect(request: Request) -> Snapshot:
     started = time.time()
     look = Look(_predicate(request.wanted), boot_offset(), request.deadline)
     seen: dict[tuple[int, int], Vanished] = {}
+    before: dict[tuple[int, int], Member] = {}
     scans, stable = 0, False
     while not stable and scans < MAX_SCANS:
         scans += 1
-        scan = _Scan(request, look)
+        scan = _Scan(request, look, before)
+        before.update(scan.chosen())
         seen.update(scan.seen())
         stable = scan.still_holds()
     final = {(one.identity.pid, one.identity.start_ticks) for one in scan.processes}
@@ -102,10 +105,12 @@ def _predicate(patterns: Iterable[str]) -> Callable[[str], bool]:
 class _Scan:
     """One look at everything: listed, read, then put together."""
 
-    def __init__(self, request: Request, look: Look) -> None:
+    def __init__(
+        self, request: Request, look: Look, before: Mapping[tuple[int, int], Member]
+    ) -> None:
         self._request = request
         self._look = look
-        self._listing = listing(request.deadline)
+        self._listing = as_it_was(listing(request.deadline), before)
         self._selection = select(
             self._listing, request.roots, request.match, orphans=request.orphans
         )
@@ -136,7 +141,7 @@ class _Scan:
         facts = {one.pid: found[one] for one in members}
         read = {pid: one for pid, one in facts.items() if one is not None}
         roots = self._request.roots
-        if roots and not any(pid in read and not _is_dead(read[pid]) for pid in roots):
+        if roots and not any(pid in read and not read[pid].dead for pid in roots):
             raise _gone(roots)
         return read
 
@@ -177,6 +182,9 @@ class _Scan:
 
     def _process(self, facts: Facts, roles: Roles, edges: Edges) -> Process:
         member, pid = facts.member, facts.member.pid
+        role, was_worker = self._role(facts, roles), self._was_worker(facts, roles)
+        if facts.dead:
+            role = _of_the_dead(role, was_worker, member)
         owner = edges.image_owner(pid)
         exec_view = facts.exec_view if owner == pid else _not_its_own(facts.exec_view, owner)
         return Process(
@@ -189,7 +197,7 @@ class _Scan:
             comm=member.comm,
             title=member.title,
             exe=member.exe.removesuffix(" (deleted)") if member.exe else None,
-            role=self._role(facts, roles),
+            role=role,
             edge=edges.edge(pid),
             image_owner=owner,
             inner_pid=facts.inner_pid,
@@ -202,8 +210,10 @@ class _Scan:
             same_user_namespace=facts.same_user_namespace,
             same_mount_namespace=facts.same_mount_namespace,
             matched=pid in self._selection.matched,
-            orphan=not _is_dead(facts) and roles.row(pid).worker and self._is_orphan(pid, roles),
+            orphan=not facts.dead and roles.row(pid).worker and self._is_orphan(pid, roles),
             ended=facts.ended,
+            death=self._death(facts),
+            was_worker=was_worker,
             environments={View.EXEC: exec_view, View.LIBC: facts.libc_view},
             notes=facts.notes,
         )
@@ -212,6 +222,21 @@ class _Scan:
         """Return the role, for the rank of a launcher with its number, which RANK holds."""
         role = self._named_role(facts.member, roles)
         return dataclasses.replace(role, ranks=_rank(facts)) if role.name == "rank" else role
+
+    def _was_worker(self, facts: Facts, roles: Roles) -> bool | None:
+        """Return whether a dead process held ranks, None if nothing tells; False for the living."""
+        if not facts.dead:
+            return False
+        named = bool(facts.member.title) and self._named_role(facts.member, roles).worker
+        return named or roles.was_worker(facts.member.pid)
+
+    def _death(self, facts: Facts) -> Death | None:
+        if not facts.dead:
+            return None
+        listed = self._listing[facts.member.pid]
+        # What still had a title when it was listed, or in an earlier scan, was alive then.
+        early = listed.state in "ZX" and not listed.title
+        return Death.BEFORE if early else Death.DURING
 
     def _named_role(self, member: Member, roles: Roles) -> Role:
         """Return the role by the tree, or by a pattern of the user."""
@@ -248,7 +273,11 @@ class _Scan:
 
     def seen(self) -> dict[tuple[int, int], Vanished]:
         """Return every process that was chosen, by number and start, in case it is gone later."""
-        made = {one.pid: one.role for one in self.processes}
+        # Who was dead already, and is collected then, is lost as the worker that it was.
+        made = {
+            one.pid: dataclasses.replace(one.role, worker=True) if one.was_worker else one.role
+            for one in self.processes
+        }
         roles = Roles(self._listing, self._request.roots)
         chosen = [self._listing[pid] for pid in self._selection.pids]
         return {
@@ -257,6 +286,14 @@ class _Scan:
             )
             for one in chosen
         }
+
+    def chosen(self) -> dict[tuple[int, int], Member]:
+        """Return the processes of this scan, by number and start, as they were seen last."""
+        members = (
+            self._facts[pid].member if pid in self._facts else self._listing[pid]
+            for pid in self._selection.pids
+        )
+        return {(one.pid, one.start_ticks): one for one in members}
 
     def still_holds(self) -> bool:
         """Return whether the same processes are there now as were read."""
@@ -277,8 +314,11 @@ class _Scan:
         )
 
 
-def _is_dead(facts: Facts) -> bool:
-    return facts.ended and facts.member.state in "ZX"
+def _of_the_dead(role: Role, was_worker: bool | None, member: Member) -> Role:
+    """Return the role of a dead process: never a worker's, and none that nothing shows."""
+    if was_worker is None and not member.title:
+        return Role("dead child", evidence="nothing that is left tells what it was")
+    return dataclasses.replace(role, worker=False, final=True)
 
 
 def _gone(roots: tuple[int, ...]) -> TargetGoneError | UndeterminedError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import importlib
 import os
 import stat
@@ -10,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from envprobe import inputfile
 from envprobe.config import Config, Expectation, Rule, did_you_mean, refuse_contradictions
 from envprobe.errors import UsageError
 from envprobe.expectations import MAX_WORKERS, checked_name, environment_value, list_item
@@ -53,32 +53,11 @@ def load(
 
 
 def _read(path: str, environ: Mapping[str, str]) -> bytes:
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except FileNotFoundError:
-        raise
-    except (OSError, ValueError) as error:
-        reason = os.strerror(getattr(error, "errno", None) or errno.EINVAL)
-        raise UsageError(f"{path} cannot be opened: {reason}", "Give a readable file.") from None
-    try:
-        status = os.fstat(handle)
-        if not stat.S_ISREG(status.st_mode):
-            raise UsageError(f"{path} is no regular file", "Give a plain TOML file.")
+    def trusted(status: os.stat_result) -> None:
         if os.geteuid() == 0:
             _refuse_untrusted(path, status, environ)
-        return _read_bounded(path, handle)
-    finally:
-        os.close(handle)
 
-
-def _read_bounded(path: str, handle: int) -> bytes:
-    parts = bytearray()
-    while len(parts) <= MAX_BYTES:
-        part = os.read(handle, MAX_BYTES + 1 - len(parts))
-        if not part:
-            return bytes(parts)
-        parts += part
-    raise UsageError(f"{path} is longer than {MAX_BYTES} bytes", "Give a smaller file.")
+    return inputfile.read(path, MAX_BYTES, remedy="Give a plain TOML file.", trusted=trusted)
 
 
 def _refuse_untrusted(path: str, status: os.stat_result, environ: Mapping[str, str]) -> None:

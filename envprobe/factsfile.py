@@ -20,6 +20,7 @@ from typing import IO, Any, Final
 
 import msgspec
 
+from envprobe import inputfile
 from envprobe.errors import UsageError
 from envprobe.model import SCHEMA_VERSION, Snapshot, Value
 from envprobe.redact import holds_secret, mask_words
@@ -188,14 +189,10 @@ def load(path: str) -> Snapshot:
     another version of the schema.
     """
     try:
-        with open(path, "rb") as file:
-            raw = file.read(MAX_FILE_BYTES + 1)
-    except (OSError, ValueError) as error:
-        number = error.errno if isinstance(error, OSError) else None
-        reason = os.strerror(number) if number else "no valid path"
+        raw = inputfile.read(path, MAX_FILE_BYTES, remedy=_REMEDY)
+    except FileNotFoundError as error:
+        reason = os.strerror(error.errno or 0)
         raise UsageError(f"{path} cannot be read: {reason}", "Check the path.") from None
-    if len(raw) > MAX_FILE_BYTES:
-        raise UsageError(f"{path} is longer than {MAX_FILE_BYTES >> 20} MiB", _REMEDY)
     return loads(raw, path)
 
 

@@ -16,6 +16,8 @@ from __future__ import annotations
 import os
 import sys
 
+from envprobe import interrupts
+
 # Imported twice in each run: `typing` alone would cost several milliseconds.
 PATH_OPTION = "envprobe-path"
 """The -X option that hands over where to import from; its presence also ends the recursion."""
@@ -32,11 +34,15 @@ def isolate(main_file: str, arguments: list[str]) -> None:
         return
     path = os.pathsep.join(_import_path(main_file))
     command = [sys.executable, "-I", "-S", "-X", f"{PATH_OPTION}={path}", main_file, *arguments]
+    # The new interpreter has no handlers yet: __main__ lets the signals through again.
+    interrupts.hold()
     try:
         os.execve(sys.executable, command, caller_environment())
     except OSError:
         # E2BIG, or the executable was replaced while it ran: go on with what there is.
         return
+    finally:
+        interrupts.release()
 
 
 def extend_path() -> None:

@@ -297,6 +297,16 @@ class Interpreter:
     source: str = ""
 
 
+class Death(str, enum.Enum):
+    """When a process died that its parent has not collected (a zombie): before the scan, or in it.
+
+    Not for one whose main thread alone has ended: that one lives.
+    """
+
+    BEFORE = "before"
+    DURING = "during"
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Process:
     """One process of the scan, with everything read of it.
@@ -307,7 +317,8 @@ class Process:
     this image: another pid for fork children, 0 if that process is gone. `run_id` is SGLANG_RUN_ID,
     if any. `matched` is true when it was added by a pattern and hangs outside the root's tree;
     `children` counts nothing outside the scan. `ended` is true if it was gone, or another image,
-    when its reads finished.
+    when its reads finished. `death` is set for the dead: their role is never a worker's, and
+    `was_worker` says whether they held ranks (None: what is left does not tell).
     """
 
     pid: int
@@ -334,6 +345,8 @@ class Process:
     matched: bool = False
     orphan: bool = False
     ended: bool = False
+    death: Death | None = None
+    was_worker: bool | None = False
     environments: dict[View, Environment] = dataclasses.field(default_factory=dict)
     notes: tuple[str, ...] = ()
 

@@ -39,12 +39,15 @@ def is_wanted(name: str, patterns: Iterable[str]) -> bool:
 
 # Found anywhere in the name once its separators are gone: API_KEY, apiKey and MYAPIKEY alike.
 _TELLING_PARTS: Final = re.compile(
-    "SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|"
-    "(?:API|ACCESS|PRIVATE|AUTH|SIGNING|ENCRYPTION|ACCOUNT|MASTER|LICENSE)KEYS?"
+    "SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|SERVICEACCOUNT|"
+    "(?:API|ACCESS|PRIV|PRIVATE|SSH|AUTH|SIGNING|ENCRYPTION|ACCOUNT|MASTER|LICENSE)KEYS?"
 )
-# Found as a whole word of the name only: TOKENIZERS, MONKEY and AUTHOR are none of them.
+# Found as a whole word of the name only: TOKENIZERS, MONKEY, AUTHOR and PATH are none of them.
 _TELLING_WORDS: Final = re.compile(
-    r"\w*TOKEN|TOKENS|KEYS?|O?AUTH|AUTHORIZATION|BEARER|COOKIES?|DSN|PASS|PWD|JWT|SAS|CONNSTR"
+    r"\w*TOKEN|TOKENS|KEYS?|O?AUTH|AUTHORIZATION|BEARER|COOKIES?|DSN|PWD|JWT|SAS|CONNSTR"
+    r"|(?!(?:BY|COM|SUR|TRES|OVER|UNDER|MULTI|SINGLE|ONE|TWO)PASS)\w*PASS"
+    r"|\w*PW|(?!SACRED)\w*CREDS?"
+    r"|PATS?|SIG|SIGNATURE|PEM|NETRC|SALT|LICEN[SC]ES?"
 )
 _WORDS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _SETTING: Final = re.compile(
@@ -56,6 +59,9 @@ _SETTING: Final = re.compile(
 _START: Final = rb"(?<![A-Za-z0-9_-])"
 _TELLING_VALUES: Final = re.compile(
     rb"://[^/\s?#@]+@"
+    # User and password without a scheme, as in a proxy's address; an image's digest is none.
+    rb"|(?<![^\s,;=\"'])[A-Za-z0-9._~%+-]{1,128}:[^\s/@,;\"']{1,256}@(?!sha\d{3}:)"
+    rb"[A-Za-z0-9\[][A-Za-z0-9.:-]{0,255}(?![^\s/,;\"'\]])"
     rb"|-----BEGIN "
     rb"|AGE-SECRET-KEY-1"
     rb"|" + _START + rb"(?:sk-[A-Za-z0-9_-]{8}|[srp]k_(?:live|test)_[A-Za-z0-9]{8})"
@@ -76,8 +82,14 @@ _TELLING_PAIRS: Final = re.compile(
     rb"|(?:password|passwd|pwd|secret|(?:api|access|account|private)[_-]?key|authkey|signature)"
     rb"['\"]?\s{0,8}[=:]\s{0,8}['\"]?[^\s'\"&;,]"
     rb"|(?<![a-z])token['\"]?\s{0,8}[=:]\s{0,8}['\"]?(?!\d{1,9}(?![A-Za-z0-9]))[^\s'\"&;,]"
-    rb"|--(?:api-key|password|token|secret|auth-token|hf-token)\s{1,8}\S)"
+    rb"|--(?:api-key|password|token|secret|auth-token|hf-token)\s{1,8}\S"
+    rb"|\bsshpass\s{1,8}-p\s{0,8}\S)"
+    rb"|(?<![^\s\"'])(?:-[uU]|--(?:proxy-)?user[ =])\s{0,8}(?!\d{1,9}:\d{1,9}(?![^\s\"']))"
+    rb"[^\s:\"'/]{1,128}:[^\s\"'/]"
 )
+# `-p 8080:80`, `-p 22` and `mkdir -p ./x`: a port, a number or a path, and no password.
+_NO_PASSWORD: Final = re.compile(r"[\d.:/]+(?:tcp|udp)?|[./~].*", re.S)
+_PASSWORD_PROGRAM: Final = re.compile(r"(?:mysql|mariadb)[\w-]*|sshpass")
 _RUN: Final = re.compile(rb"(?<![A-Za-z0-9+_=-])[A-Za-z0-9+_=-]{24,}")
 _BASE64: Final = re.compile(rb"[A-Za-z0-9+][A-Za-z0-9+/]{31,}={0,2}")
 _HEX: Final = re.compile(rb"(?:[0-9a-f]{32,}|[0-9A-F]{32,})")
@@ -106,6 +118,23 @@ def is_secret(name: str, value: bytes) -> bool:
 def holds_secret(name: str, value: Value) -> bool:
     """Return `is_secret` of a Value, worked out once for equal values of one name."""
     return is_secret(name, value.reveal())
+
+
+class Covered(Value):
+    """A value that compares as ever and is shown by its length only."""
+
+    __slots__ = ()
+
+    @property
+    def hidden(self) -> bool:
+        """Always true."""
+        return True
+
+    def __eq__(self, other: object) -> bool:
+        # Other kinds of values have a comparison of their own with a plain one.
+        return Value(self.reveal(), length=self.length, digest=self.digest) == other
+
+    __hash__ = Value.__hash__
 
 
 def _is_telling_name(name: str) -> bool:
@@ -237,20 +266,39 @@ def _fits(text: str, limit: int | None) -> bool:
 
 
 def _mask_words(words: Iterable[str]) -> list[str]:
-    """Mask words that tell, the word after an option such as --api-key, and what its `=` gives."""
+    """Mask words that tell, the word after an option such as --api-key, and what its `=` gives.
+
+    So are the word after `-p`, unless it can be no password, what follows `-p` in the same word
+    where the program takes a password there, and `USER:PASSWORD` after `-u`.
+    """
     shown: list[str] = []
-    hide_next = False
+    before = ""
+    joined = False
     for word in words:
         option, equals, given = word.partition("=")
         telling = option.startswith("-") and _is_telling_name(option)
-        if hide_next and not word.startswith("-") and not _is_setting(word):
+        joined = joined or _PASSWORD_PROGRAM.fullmatch(word.rpartition("/")[2]) is not None
+        if _is_hidden_by(before, word):
             shown.append("<masked>")
+        elif joined and word.startswith("-p") and len(word) > 2:
+            shown.append("-p<masked>")
         elif telling and equals and not _is_setting(given):
             shown.append(f"{option}=<masked>")
         else:
             shown.append("<masked>" if _tells(word) else word)
-        hide_next = telling and not equals
+        before = word if shown[-1] == word else ""
     return shown
+
+
+def _is_hidden_by(option: str, word: str) -> bool:
+    """Return whether the option before a word of a command line makes it a credential."""
+    if not option.startswith("-") or "=" in option or word.startswith("-"):
+        return False
+    if option == "-p":
+        return not _is_setting(word) and _NO_PASSWORD.fullmatch(word) is None
+    if _tells(f"{option} {word}"):
+        return True
+    return _is_telling_name(option) and not _is_setting(word)
 
 
 def _is_setting(text: str) -> bool:

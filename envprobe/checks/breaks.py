@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Iterator
 from typing import Final
 
 from envprobe.checks import who
 from envprobe.checks.finding import Context
-from envprobe.model import SILENCE, Confidence, Sentence
+from envprobe.model import SILENCE, Confidence, Reading, Sentence
 from envprobe.routes.types import Break, Cause, Change, Route
 
 _VERBS: Final = {
@@ -30,6 +31,24 @@ def where(context: Context, route: Route, found: Break, others: int = 0) -> str:
         views = f"its {before.view.value} view and its {after.view.value} view"
         return f"{verb} in {who.named(context, after.pid)}{more}, between {views}"
     return f"{verb} between {who.place(context, before)} and {who.place(context, after)}{more}"
+
+
+_SO: Final = {
+    Change.LOST: "it was lost",
+    Change.CHANGED: "it was changed",
+    Change.APPEARED: "it was set",
+    Change.NEVER_THERE: "it is absent",
+}
+
+
+def doubt(route: Route, found: Break, value: Confidence) -> str:
+    """Return what is only inferred where the value is proved and its break is not, else ""."""
+    if value is not Confidence.PROVED or found.confidence is Confidence.PROVED or found.writer:
+        return ""
+    span = route.stops[found.before : found.after + 1]
+    exact = all(stop.reading.known and not who.is_stand_in(stop) for stop in span)
+    asked = "why" if exact or found.change is Change.NEVER_THERE else "where"
+    return f" (the value is proved; {asked} {_SO[found.change]} is inferred)"
 
 
 def evidence(context: Context, route: Route, found: Break, others: int = 0) -> Iterator[Sentence]:
@@ -74,6 +93,8 @@ def key(route: Route | None, found: Break | None) -> tuple[object, ...]:
         return ()
     before, after = route.stops[found.before], route.stops[found.after]
     own = before.pid == route.pid
+    # How a worker was started is told with the causes of what was lost at its start.
+    edge = route.edges[-1] if after.pid == route.pid and not own else None
     return (
         found.change,
         "own" if own else before.pid,
@@ -83,7 +104,46 @@ def key(route: Route | None, found: Break | None) -> tuple[object, ...]:
         tuple(cause.id for cause in found.causes),
         found.confidence,
         found.writer,
+        edge and (edge.kind, edge.launcher),
     )
+
+
+_LOSING: Final = (Change.LOST, Change.CHANGED)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Altered:
+    """One route on which an upstream value did not reach the worker, and the break that tells."""
+
+    route: Route
+    found: Break
+    before: Reading
+    now: Reading
+
+
+def altered(route: Route) -> Altered | None:
+    """Return how an upstream value was lost or altered on a route without a known writer.
+
+    None if it was not, or if the end of the route was not read.
+    """
+    unexplained = [one for one in route.breaks if one.change in _LOSING and not one.writer]
+    if not unexplained:
+        return None
+    now = route.stops[-1].reading
+    first = route.breaks.index(unexplained[0])
+    before = route.stops[unexplained[0].before].reading
+    # What known code set after the children were started never was on its way to them.
+    own = [before] if not first else [before, _without_writers(route, first)]
+    if now.known and all((now.state, now.value) != (one.state, one.value) for one in own):
+        return Altered(route, unexplained[-1], before, now)
+    return None
+
+
+def _without_writers(route: Route, index: int) -> Reading:
+    """Return what there was in front of the known writers that come right before a break."""
+    while index and route.breaks[index - 1].writer:
+        index -= 1
+    return route.stops[route.breaks[index].before].reading
 
 
 def _remedies(causes: Iterable[Cause]) -> tuple[Sentence, ...]:

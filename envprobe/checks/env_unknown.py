@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from envprobe.checks import who
+from envprobe.checks import who, worker_unreadable
 from envprobe.checks.finding import Check, Context, Finding, Severity, Undetermined
 from envprobe.checks.outcomes import Outcome, Status, outcomes, without_process
-from envprobe.model import Sentence
+from envprobe.model import Sentence, State
 
 _ONE_BY_ONE = 6
 
@@ -29,7 +29,10 @@ def _undecided(context: Context, together: list[list[Outcome]]) -> Finding:
     first = together[0][0]
     pids = tuple(one.pid for one in together[0])
     names = list(dict.fromkeys(group[0].expectation.name for group in together))
+    told = {one.pid for one in context.once(worker_unreadable.unread)}
     reason = first.reason or "the libc view cannot be read"
+    if first.reading.state is State.UNREADABLE and told.issuperset(pids):
+        reason = f"see {worker_unreadable.CHECK.slug} ({worker_unreadable.CHECK.id})"
     return Finding(
         check=CHECK.slug,
         severity=CHECK.severity,

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from envprobe.checks import breaks, who
+from envprobe.checks import breaks, peers, who
 from envprobe.checks.finding import Context, Finding, Severity
 from envprobe.checks.outcomes import Outcome, Status, break_of, outcomes
 from envprobe.config import Expectation, Rule
 from envprobe.model import Confidence, Sentence, Shown, Value
+from envprobe.routes import variables
 from envprobe.routes.types import Change
 
 
@@ -44,8 +45,11 @@ def _finding(
         confidence=Confidence.PROVED if sure else Confidence.INFERRED,
         pids=pids,
         variable=first.expectation.name,
-        evidence=tuple(_evidence(context, first, len(group) - 1)),
-        remedy=_remedy(first, otherwise.format(name=first.expectation.name)),
+        evidence=(
+            *peers.consequence(context, first.expectation.name, pids),
+            *_evidence(context, first, len(group) - 1),
+        ),
+        remedy=_remedy(context, first, otherwise.format(name=first.expectation.name)),
         breaks=tuple(one for one in every if one is not None),
     )
 
@@ -60,6 +64,7 @@ def _message(context: Context, group: list[Outcome]) -> Sentence:
             *_state(group),
             f" in {whom}",
             *_late(first),
+            *_unlike(group),
             "; expected: ",
             *demand(first.expectation),
             *_place(context, group),
@@ -73,6 +78,15 @@ def _state(group: list[Outcome]) -> Iterator[str | Shown]:
         yield "set, to a value that was not read,"
         return
     yield from who.distinct(group[0].expectation.name, (one.reading.value for one in group))
+
+
+def _unlike(group: list[Outcome]) -> Iterator[str]:
+    """Say so where the value and the expected one look alike, both of them masked."""
+    wanted = group[0].expectation
+    found = [one.reading.value for one in group]
+    wrong = group[0].status is Status.WRONG and bool(wanted.values) and None not in found
+    if wrong and who.unlike(wanted.name, [*found, *wanted.values]):
+        yield ", which is another value than expected"
 
 
 def _late(outcome: Outcome) -> Iterator[str]:
@@ -112,17 +126,31 @@ def _place(context: Context, group: list[Outcome]) -> Iterator[str]:
     if first.route is None or not first.reading.known:
         return
     if found is None:
-        known = next(stop for stop in first.route.stops if stop.reading.known)
-        yield f"; it is so from {who.place(context, known)} on"
+        known = next((stop for stop in first.route.stops if stop.reading.known), None)
+        if known is not None:
+            yield f"; it is so from {who.place(context, known)} on"
         return
     own = first.route.stops[found.after].pid == first.pid
     yield f"; {breaks.where(context, first.route, found, len(group) - 1 if own else 0)}"
+    yield breaks.doubt(first.route, found, first.confidence)
 
 
-def _remedy(outcome: Outcome, otherwise: str) -> Sentence:
+def _remedy(context: Context, outcome: Outcome, otherwise: str) -> Sentence:
     # What comes too late is put right before the start, whoever sets it now.
     late = outcome.status is Status.TOO_LATE
-    return breaks.remedy(None if late else break_of(outcome), otherwise)
+    mend = breaks.remedy(None if late else break_of(outcome), otherwise)
+    meant = _perhaps_meant(context, outcome)
+    return Sentence((f"Did you mean {meant}? ", *mend.parts)) if meant else mend
+
+
+def _perhaps_meant(context: Context, outcome: Outcome) -> str:
+    """Return the known variable for which a name that no process has may be a slip, else ""."""
+    name = outcome.expectation.name
+    every = context.routing.snapshot.processes
+    there = any(name in view.entries for one in every for view in one.environments.values())
+    if there or outcome.status is not Status.MISSING:
+        return ""
+    return variables.perhaps_meant(name)
 
 
 def _evidence(context: Context, outcome: Outcome, others: int) -> Iterator[Sentence]:

@@ -56,7 +56,10 @@ def _alternatives(remedies: list[Sentence]) -> Sentence:
 def _reasons(context: Context) -> Iterator[Reason]:
     for process in context.routing.snapshot.processes:
         yield from _reason_of(context, process)
-    yield from _starting(context)
+    dead = [one for one in context.routing.snapshot.processes if one.was_worker is not False]
+    if dead:
+        yield _dead(dead)
+    yield from _starting(context, may_start=not dead)
     orphans = [one.pid for one in context.routing.snapshot.processes if one.orphan]
     if orphans:
         yield (
@@ -106,7 +109,23 @@ def _drives_ray(process: Process) -> bool:
     return "RAY_ADDRESS" in process.environment(View.LIBC).entries
 
 
-def _starting(context: Context) -> Iterator[Reason]:
+def _dead(dead: list[Process]) -> Reason:
+    names = who.some((f"{one.comm} (PID {one.pid})" for one in dead), who.NAMED)
+    one = len(dead) == 1
+    were = "was a worker" if one else "were workers"
+    sure = were if all(process.was_worker for process in dead) else "may have been a worker"
+    if not one and sure != were:
+        sure = "may have been workers"
+    return (
+        Sentence.of(f"{names} {'is' if one else 'are'} dead (zombie) and {sure}."),
+        Sentence.of(
+            "Read the end of the server's log for why its children died, and start it again: dead"
+            " workers do not come back."
+        ),
+    )
+
+
+def _starting(context: Context, may_start: bool) -> Iterator[Reason]:
     snapshot = context.routing.snapshot
     untitled = [one.pid for one in snapshot.processes if not one.role.final]
     if untitled:
@@ -115,7 +134,7 @@ def _starting(context: Context) -> Iterator[Reason]:
             Sentence.of("Wait until they have their titles: --wait N --timeout 600."),
         )
         return
-    for root in snapshot.roots:
+    for root in snapshot.roots if may_start else ():
         process = who.process_of(context, root)
         if process is None or not _may_start_workers(process):
             continue

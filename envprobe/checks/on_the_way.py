@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from typing import Final
 
 from envprobe.checks import breaks, peers, who
 from envprobe.checks.finding import Context, Finding, Severity
 from envprobe.checks.outcomes import covered
-from envprobe.model import Reading, Sentence, State
+from envprobe.model import Sentence, State
 from envprobe.routes import variables
-from envprobe.routes.types import Break, Change, Route
-
-_LOSING: Final = (Change.LOST, Change.CHANGED)
 
 _REMEDY: Final = (
     "If it is meant, nothing needs to be done. Else set {name} before the first process of the"
@@ -22,17 +18,7 @@ _REMEDY: Final = (
 )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Altered:
-    """One route on which an upstream value did not reach the worker, and the break that tells."""
-
-    route: Route
-    found: Break
-    before: Reading
-    now: Reading
-
-
-def altered(context: Context) -> tuple[Altered, ...]:
+def altered(context: Context) -> tuple[breaks.Altered, ...]:
     """Return the routes to workers whose upstream value was lost or altered without explanation.
 
     Left out: what a known writer explains, what each rank is given on purpose, what a finding about
@@ -41,43 +27,22 @@ def altered(context: Context) -> tuple[Altered, ...]:
     return tuple(_all(context))
 
 
-def _all(context: Context) -> Iterator[Altered]:
-    told = context.once(covered) | {
-        (pid, one.name) for one in context.once(peers.differences) for pid in one.deviating
-    }
+def _all(context: Context) -> Iterator[breaks.Altered]:
+    told = context.once(covered) | context.once(peers.told_of)
     for name in context.routing.names:
         if _given_anew(name):
             continue
         for pid in context.routing.workers():
             route = context.routing.routes.get((pid, name))
-            if route is not None and (pid, name) not in told:
-                yield from _of_route(route)
+            found = breaks.altered(route) if route is not None and (pid, name) not in told else None
+            if found is not None:
+                yield found
 
 
 def _given_anew(name: str) -> bool:
     """Return whether each rank or each launch is given its own value on purpose."""
     design = variables.by_design(name)
     return design is not None and design.scope in ("rank", "launch")
-
-
-def _of_route(route: Route) -> Iterator[Altered]:
-    unexplained = [one for one in route.breaks if one.change in _LOSING and not one.writer]
-    if not unexplained:
-        return
-    now = route.stops[-1].reading
-    first = route.breaks.index(unexplained[0])
-    before = route.stops[unexplained[0].before].reading
-    # What known code set after the children were started never was on its way to them.
-    own = [before] if not first else [before, _without_writers(route, first)]
-    if now.known and all((now.state, now.value) != (one.state, one.value) for one in own):
-        yield Altered(route, unexplained[-1], before, now)
-
-
-def _without_writers(route: Route, index: int) -> Reading:
-    """Return what there was in front of the known writers that come right before a break."""
-    while index and route.breaks[index - 1].writer:
-        index -= 1
-    return route.stops[route.breaks[index].before].reading
 
 
 def findings(context: Context, state: State, slug: str, severity: Severity) -> Iterator[Finding]:
@@ -90,12 +55,16 @@ def findings(context: Context, state: State, slug: str, severity: Severity) -> I
         yield _finding(context, group, slug, severity)
 
 
-def _finding(context: Context, group: list[Altered], slug: str, severity: Severity) -> Finding:
+def _finding(
+    context: Context, group: list[breaks.Altered], slug: str, severity: Severity
+) -> Finding:
     first = group[0]
     name = first.route.name
     pids = tuple(one.route.pid for one in group)
     own = first.route.stops[first.found.after].pid == first.route.pid
     where = breaks.where(context, first.route, first.found, len(group) - 1 if own else 0)
+    doubt = breaks.doubt(first.route, first.found, first.now.confidence)
+    values = [first.before.value, *(one.now.value for one in group)]
     return Finding(
         check=slug,
         severity=severity,
@@ -103,9 +72,9 @@ def _finding(context: Context, group: list[Altered], slug: str, severity: Severi
             (
                 f"{name} was ",
                 *who.distinct(name, (first.before.value,)),
-                " upstream and is ",
+                f" upstream and is {who.unlike(name, values)}",
                 *who.distinct(name, (one.now.value for one in group)),
-                f" in {who.in_words(context, pids)}: {where}.",
+                f" in {who.in_words(context, pids)}: {where}{doubt}.",
             )
         ),
         confidence=first.now.confidence,

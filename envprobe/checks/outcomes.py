@@ -30,7 +30,13 @@ class Status(str, enum.Enum):
     UNKNOWN = "unknown"
 
 
-BROKEN: Final = (Status.MISSING, Status.WRONG, Status.FORBIDDEN, Status.TOO_LATE)
+TOLD_BY: Final = {
+    Status.MISSING: "env-missing",
+    Status.WRONG: "env-wrong-value",
+    Status.FORBIDDEN: "env-forbidden",
+    Status.TOO_LATE: "set-too-late",
+}
+"""The statuses of a broken expectation, and the check that tells of each."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -63,7 +69,15 @@ def outcomes(context: Context) -> tuple[Outcome, ...]:
 def covered(context: Context) -> frozenset[tuple[int, str]]:
     """Return the (pid, variable) pairs of which a broken expectation already speaks."""
     return frozenset(
-        (one.pid, one.expectation.name) for one in context.once(outcomes) if one.status in BROKEN
+        (one.pid, one.expectation.name) for one in context.once(outcomes) if one.status in TOLD_BY
+    )
+
+
+def reported(context: Context) -> frozenset[tuple[int, str]]:
+    """Return the pairs of `covered` but for those whose findings [ignore] keeps apart."""
+    told = {status for status, slug in TOLD_BY.items() if slug not in context.config.ignore}
+    return frozenset(
+        (one.pid, one.expectation.name) for one in context.once(outcomes) if one.status in told
     )
 
 

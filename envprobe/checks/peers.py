@@ -9,8 +9,8 @@ from typing import Final
 
 from envprobe.checks import breaks, who
 from envprobe.checks.finding import Context, Finding, Severity
-from envprobe.checks.outcomes import covered, exec_reading
-from envprobe.model import Confidence, Reading, Sentence, Shown, Value, View
+from envprobe.checks.outcomes import reported
+from envprobe.model import Confidence, Process, Reading, Sentence, Shown, Value, View
 from envprobe.routes import variables
 from envprobe.routes.types import Break, PeerGroup, Route
 
@@ -25,12 +25,22 @@ class Kind(str, enum.Enum):
     DEFAULT = "default"
 
 
+SLUGS: Final = {
+    Kind.CRITICAL: "peers-differ-critical",
+    Kind.OTHER: "peers-differ",
+    Kind.DEFAULT: "peers-differ-default",
+}
+"""The check that reports each kind."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Difference:
     """One variable that is not the same in all workers of one peer group whose value was read.
 
     `states` maps each value (None: absent) to the pids that have it, the most frequent first.
-    `late` holds the pids whose value changed after they were started.
+    `late` holds the pids whose value changed after the exec of their image, `unproven` those of
+    which that is not known and on which the kind rests. `told` is true if findings about an
+    expectation report it already.
     """
 
     group: PeerGroup
@@ -38,7 +48,14 @@ class Difference:
     kind: Kind
     states: tuple[tuple[Value | None, tuple[int, ...]], ...]
     late: tuple[int, ...]
+    unproven: tuple[int, ...]
     confidence: Confidence
+    told: bool
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """All processes that take part, those with the most frequent value first."""
+        return tuple(pid for _, pids in self.states for pid in pids)
 
     @property
     def deviating(self) -> tuple[int, ...]:
@@ -52,7 +69,7 @@ class _Member:
     value: Value | None
     reading: Reading
     unchanged: bool | None
-    """Whether the own exec view agrees; None where it was not read itself."""
+    """Whether the block that its image was given at its exec agrees; None if it was not read."""
 
 
 def differences(context: Context) -> tuple[Difference, ...]:
@@ -85,17 +102,18 @@ def _members(context: Context, group: PeerGroup, name: str) -> Iterator[_Member]
     for process in who.processes(context, group.workers):
         reading = process.environment(View.LIBC).reading(name)
         if reading.known:
-            route = context.routing.routes.get((process.pid, name))
-            yield _Member(process.pid, reading.value, reading, _unchanged(route, reading))
+            unchanged = _unchanged(context, process, name, reading)
+            yield _Member(process.pid, reading.value, reading, unchanged)
 
 
-def _unchanged(route: Route | None, now: Reading) -> bool | None:
-    if route is None:
-        return None
-    at_exec = exec_reading(route)
-    if not at_exec.known or at_exec.confidence is not Confidence.PROVED:
-        return None
-    return (at_exec.state, at_exec.value) == (now.state, now.value)
+def _unchanged(context: Context, process: Process, name: str, now: Reading) -> bool | None:
+    """Return whether a value is that of the exec block; a fork child has a copy of its owner's."""
+    owner = who.process_of(context, process.image_owner) or process
+    for one in (owner, process):
+        at_exec = one.environment(View.EXEC).reading(name)
+        if at_exec.known and at_exec.confidence is Confidence.PROVED:
+            return (at_exec.state, at_exec.value) == (now.state, now.value)
+    return None
 
 
 def _difference(
@@ -117,15 +135,22 @@ def _difference(
         one for one in members if one.unchanged and one.reading.confidence is Confidence.PROVED
     ]
     sure = len(_distinct(proved, usual)) > 1
+    open_ones = () if sure else tuple(one.pid for one in members if one.unchanged is None)
     made = Difference(
         group=group,
         name=name,
         kind=kind,
         states=tuple((value, tuple(one.pid for one in having)) for value, having in ordered),
         late=tuple(member.pid for member in members if member.unchanged is False),
+        unproven=open_ones if kind is Kind.CRITICAL else (),
         confidence=Confidence.PROVED if sure else Confidence.INFERRED,
+        told=_only_one_left(
+            ([one.pid for one in having] for having in states.values()),
+            name,
+            context.once(reported),
+        ),
     )
-    if kind is Kind.CRITICAL or not _explained(context, made):
+    if made.told or kind is Kind.CRITICAL or not _explained(context, made):
         yield made
 
 
@@ -136,20 +161,18 @@ def _distinct(members: Iterable[_Member], usual: Value | None) -> set[Value | No
 
 
 def _explained(context: Context, difference: Difference) -> bool:
-    """Return whether a known writer, or a finding about an expectation, tells of all who differ.
+    """Return whether known writers and findings about expectations tell of all who differ."""
+    name = difference.name
+    written = {(pid, name) for pid in difference.pids if _written(context, pid, name)}
+    states = (pids for _, pids in difference.states)
+    return _only_one_left(states, name, context.once(reported) | written)
 
-    Then at most one state is left that nothing tells of.
-    """
-    broken = context.once(covered)
-    untold = [
-        pids
-        for _, pids in difference.states
-        if not all(
-            (pid, difference.name) in broken or _written(context, pid, difference.name)
-            for pid in pids
-        )
-    ]
-    return len(untold) < 2
+
+def _only_one_left(
+    states: Iterable[Iterable[int]], name: str, told: frozenset[tuple[int, str]]
+) -> bool:
+    """Return whether at most one state has a process of which nothing is told."""
+    return sum(any((pid, name) not in told for pid in pids) for pids in states) < 2
 
 
 def _written(context: Context, pid: int, name: str) -> bool:
@@ -157,39 +180,93 @@ def _written(context: Context, pid: int, name: str) -> bool:
     return route is not None and bool(route.breaks) and bool(route.breaks[-1].writer)
 
 
+def told_of(context: Context) -> frozenset[tuple[int, str]]:
+    """Return the (pid, variable) pairs of which a finding about a difference speaks."""
+    return frozenset(
+        (pid, one.name)
+        for one in context.once(differences)
+        if not one.told and SLUGS[one.kind] not in context.config.ignore
+        for pid in one.pids
+    )
+
+
+def consequence(context: Context, name: str, pids: Iterable[int]) -> Iterator[Sentence]:
+    """Return what happens when ranks differ, for a finding that tells of such a difference."""
+    concerned = set(pids)
+    for one in context.once(differences):
+        if one.told and one.name == name and concerned.intersection(one.pids):
+            yield from _consequence(one)
+            return
+
+
+def _consequence(difference: Difference) -> Iterator[Sentence]:
+    told = variables.rank_critical(difference.name)
+    if told and difference.kind is not Kind.DEFAULT:
+        yield Sentence.of(f"When ranks differ in it: {told}.")
+
+
 # --- as findings ---------------------------------------------------------------------------------
 
 
-def findings(
-    context: Context, kind: Kind, slug: str, severity: Severity, remedy: str
-) -> Iterator[Finding]:
+def findings(context: Context, kind: Kind, severity: Severity, remedy: str) -> Iterator[Finding]:
     """Return the findings of one check about differences of one kind."""
     for difference in context.once(differences):
-        if difference.kind is kind:
-            yield _finding(context, difference, slug, severity, remedy)
+        if difference.kind is kind and not difference.told:
+            yield _finding(context, difference, severity, remedy)
 
 
-def _finding(
-    context: Context, difference: Difference, slug: str, severity: Severity, remedy: str
-) -> Finding:
-    routes = context.routing.routes
-    deviating = [routes.get((pid, difference.name)) for pid in difference.deviating]
-    broken = [(route, route.breaks[-1]) for route in deviating if route and route.breaks]
-    # Where a finding about an expectation tells the same break, its causes are not told again.
-    told = {(pid, difference.name) for pid in difference.deviating} <= context.once(covered)
-    first = broken[0] if broken and not told else None
-    advice = remedy.format(name=difference.name)
+def _finding(context: Context, difference: Difference, severity: Severity, remedy: str) -> Finding:
+    deviating = [context.routing.routes.get((pid, difference.name)) for pid in difference.deviating]
+    ways = _ways(context, difference)
     return Finding(
-        check=slug,
+        check=SLUGS[difference.kind],
         severity=severity,
         message=Sentence((*_message(context, difference), ".")),
         confidence=difference.confidence,
         pids=difference.deviating,
         variable=difference.name,
-        evidence=tuple(_evidence(context, difference, first)),
-        remedy=breaks.remedy(first[1] if first else None, advice),
-        breaks=tuple(one for _, one in broken),
+        evidence=(*_evidence(context, difference), *_told(context, ways)),
+        remedy=breaks.remedy(ways[0][0][1] if ways else None, remedy.format(name=difference.name)),
+        undetermined=context.config.strict and _only_now(difference),
+        breaks=tuple(route.breaks[-1] for route in deviating if route and route.breaks),
     )
+
+
+def _only_now(difference: Difference) -> bool:
+    """Return whether ranks differ now in what they must agree in, and did not at their exec."""
+    critical = variables.rank_critical(difference.name)
+    return difference.kind is Kind.OTHER and bool(critical and difference.late)
+
+
+_Way = list[tuple[Route, Break]]
+
+
+def _ways(context: Context, difference: Difference) -> list[_Way]:
+    """Return the breaks that explain a difference: routes with the same one together.
+
+    Those of the workers that deviate come first, then whatever the others lost on their way.
+    """
+    found: _Way = []
+    deviating = set(difference.deviating)
+    for pid in (*difference.deviating, *difference.pids):
+        route = context.routing.routes.get((pid, difference.name))
+        if route is None or not route.breaks or any(one.pid == pid for one, _ in found):
+            continue
+        lost = breaks.altered(route)
+        if pid in deviating:
+            found.append((route, route.breaks[-1]))
+        elif lost is not None:
+            found.append((route, lost.found))
+    ways = who.folded(found, lambda one: breaks.key(*one))
+    return list(ways.values())[:_STATES_SHOWN]
+
+
+def _told(context: Context, ways: Iterable[_Way]) -> Iterator[Sentence]:
+    for way in ways:
+        (route, found), others = way[0], len(way) - 1
+        where = breaks.where(context, route, found, others)
+        yield Sentence.of(f"{where[:1].upper()}{where[1:]}.")
+        yield from breaks.evidence(context, route, found, others)
 
 
 def _message(context: Context, difference: Difference) -> Iterator[str | Shown]:
@@ -209,28 +286,42 @@ def _group(context: Context, group: PeerGroup) -> str:
     return f"{group.role}{replica} of {who.named(context, group.launcher)}"
 
 
-def _evidence(
-    context: Context, difference: Difference, first: tuple[Route, Break] | None
-) -> Iterator[Sentence]:
-    consequence = variables.rank_critical(difference.name)
-    if consequence and difference.kind is not Kind.DEFAULT:
-        yield Sentence.of(f"When ranks differ in it: {consequence}.")
+def _evidence(context: Context, difference: Difference) -> Iterator[Sentence]:
+    yield from _consequence(difference)
     usual = variables.known_default(difference.name)
     if usual is not None and difference.kind is Kind.DEFAULT:
         yield Sentence.of("Absent means the default, ", Shown(difference.name, usual), ".")
-    if difference.late:
-        yield Sentence.of(
-            f"{who.in_words(context, difference.late)} changed it after the start, when it may"
-            " already have been read."
-        )
+    yield from _when(context, difference)
     members = who.processes(context, difference.group.workers)
     views = [(one.pid, one.environment(View.LIBC).reading(difference.name)) for one in members]
     unread = [pid for pid, reading in views if not reading.known]
     if unread:
         yield Sentence.of(f"Not known in {who.in_words(context, unread)}.")
-    if first is not None:
-        route, found = first
-        others = len(difference.deviating) - 1
-        where = breaks.where(context, route, found, others)
-        yield Sentence.of(f"{where[:1].upper()}{where[1:]}.")
-        yield from breaks.evidence(context, route, found, others)
+
+
+def _when(context: Context, difference: Difference) -> Iterator[Sentence]:
+    """Say who changed it after the exec, and of whom that could not be seen."""
+    late = who.processes(context, difference.late)
+    own = [one.pid for one in late if one.image_owner == one.pid]
+    forked = [one.pid for one in late if one.image_owner != one.pid]
+    if own:
+        yield Sentence.of(
+            f"{who.in_words(context, own)} changed it after the start, when it may already have"
+            " been read."
+        )
+    if forked:
+        yield Sentence.of(
+            f"{who.in_words(context, forked)} and those it was forked from were given another state"
+            " of it at their exec: it was changed after the start, before or after the fork, when"
+            " it may already have been read."
+        )
+    if difference.unproven:
+        yield Sentence.of(
+            f"What {who.in_words(context, difference.unproven)} had at the exec was not read, so"
+            " this is taken for a difference that was there from the start."
+        )
+    if _only_now(difference):
+        yield Sentence.of(
+            "From outside nobody can tell whether it was read before or after it changed: NCCL's"
+            " log (NCCL_DEBUG=INFO) can. With --strict this counts as undetermined."
+        )

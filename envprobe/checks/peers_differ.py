@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from envprobe.checks import peers
-from envprobe.checks.finding import Check, Context, Finding, Severity
+from envprobe.checks.finding import Check, Context, Finding, Severity, Undetermined
 
 _REMEDY = (
     "If the difference is not meant, set {name} once, before the first process of the server"
@@ -14,7 +14,7 @@ _REMEDY = (
 
 
 def _run(context: Context) -> Iterator[Finding]:
-    yield from peers.findings(context, peers.Kind.OTHER, CHECK.slug, CHECK.severity, _REMEDY)
+    yield from peers.findings(context, peers.Kind.OTHER, CHECK.severity, _REMEDY)
 
 
 CHECK = Check(
@@ -25,8 +25,9 @@ CHECK = Check(
     why="Workers that share one communicator are started alike; a difference between them is"
     " seldom meant. Variables that differ by design (ranks, visible devices, names of interfaces)"
     " are left out. A variable in which ranks must agree is here too if the value differs only"
-    " now, after NCCL may have read it.",
+    " now, after NCCL may have read it; --strict makes that undetermined (exit code 3).",
     mend="Read which workers deviate and where their value changed. If the difference is not meant,"
     " set the variable once, before the first process of the server starts.",
     run=_run,
+    undetermined=Undetermined.SOMETIMES,
 )

@@ -15,7 +15,7 @@ _REMEDY = (
 
 
 def _run(context: Context) -> Iterator[Finding]:
-    yield from peers.findings(context, peers.Kind.CRITICAL, CHECK.slug, CHECK.severity, _REMEDY)
+    yield from peers.findings(context, peers.Kind.CRITICAL, CHECK.severity, _REMEDY)
 
 
 CHECK = Check(

@@ -14,7 +14,7 @@ _REMEDY = (
 
 
 def _run(context: Context) -> Iterator[Finding]:
-    yield from peers.findings(context, peers.Kind.DEFAULT, CHECK.slug, CHECK.severity, _REMEDY)
+    yield from peers.findings(context, peers.Kind.DEFAULT, CHECK.severity, _REMEDY)
 
 
 CHECK = Check(

@@ -8,6 +8,7 @@ from typing import Final, TypeVar
 
 from envprobe.checks.finding import Context
 from envprobe.model import Confidence, Process, Shown, Value, View
+from envprobe.redact import holds_secret
 from envprobe.routes.types import Stop
 
 Item = TypeVar("Item")
@@ -41,12 +42,12 @@ def processes(context: Context, pids: Iterable[int]) -> tuple[Process, ...]:
 def of_role(context: Context, role: str) -> tuple[Process, ...]:
     """Return the processes for which an expectation holds: of one role, or ("") all workers.
 
-    Workers that an earlier launch left behind are never among them.
+    The dead, and workers that an earlier launch left behind, are never among them.
     """
     if not role:
         return context.once(workers)
     every = context.routing.snapshot.processes
-    return tuple(one for one in every if one.role.name == role and not one.orphan)
+    return tuple(one for one in every if one.role.name == role and not (one.orphan or one.death))
 
 
 def name_of(process: Process) -> str:
@@ -121,6 +122,13 @@ def distinct(name: str, values: Iterable[Value | None]) -> Iterator[str | Shown]
         yield from (" or ", shown) if number else (shown,)
     if len(different) > NAMED:
         yield f" or one of {len(different) - NAMED} other values"
+
+
+def unlike(name: str, values: Iterable[Value | None]) -> str:
+    """Return words to put before values that look alike once they are masked, else ""."""
+    set_to = [value for value in values if value is not None]
+    masked = len(set_to) > 1 and all(one.hidden or holds_secret(name, one) for one in set_to)
+    return "another value, " if masked else ""
 
 
 def folded(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:

@@ -22,10 +22,18 @@ _STATES: Final = {
 }
 
 
+_SAID: Final = "the live C environ cannot be read: "
+"""What the message says itself, where a reason begins with it."""
+
+
 def _run(context: Context) -> Iterator[Finding]:
-    unread = [one for one in who.workers(context) if not one.ended and not _complete(one)]
-    for group in who.folded(unread, _key).values():
+    for group in who.folded(context.once(unread), _key).values():
         yield _finding(context, group)
+
+
+def unread(context: Context) -> tuple[Process, ...]:
+    """Return the workers whose libc view is not whole, of which this check speaks."""
+    return tuple(one for one in who.workers(context) if not one.ended and not _complete(one))
 
 
 def _complete(process: Process) -> bool:
@@ -40,7 +48,8 @@ def _key(process: Process) -> tuple[EnvironmentStatus, str, str]:
 def _finding(context: Context, group: list[Process]) -> Finding:
     view: Environment = group[0].environment(View.LIBC)
     pids = tuple(process.pid for process in group)
-    because = f": {view.reason.rstrip('.')}." if view.reason else "."
+    reason = view.reason.removeprefix(_SAID).rstrip(".")
+    because = f": {reason}." if reason else "."
     # With expectations the required facts are those; `env-unknown` says which are not decided.
     enough = view.status is EnvironmentStatus.PARTIAL and bool(context.config.expectations)
     return Finding(

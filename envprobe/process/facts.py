@@ -49,7 +49,8 @@ class Facts:
     """What one process shows; the fields are those of `model.Process`.
 
     `member` is the listing's entry, brought up to date; `ended` is true if the process was gone,
-    or another image, each time its reads finished, and for a zombie.
+    or another image, each time its reads finished, and for a zombie. `dead` is true for a zombie
+    of which no thread lives.
     """
 
     member: Member
@@ -67,6 +68,7 @@ class Facts:
     same_user_namespace: bool | None = None
     same_mount_namespace: bool | None = None
     ended: bool = False
+    dead: bool = False
     notes: tuple[str, ...] = ()
 
 
@@ -138,7 +140,7 @@ class Look:
         zombie = stat.state in "ZX" and handle.living_task() is None
         # A zombie and a process in the middle of an exec show no title: they are what they were.
         title = title_through(handle) or member.title
-        exe = _try(lambda: handle.readlink("exe"), None)
+        exe = _try(lambda: handle.readlink("exe"), member.exe if zombie else None)
         auxv = _try(lambda: handle.read("auxv"), b"")
         start = start_time(handle.start_ticks, self.boot)
         exec_view = read_exec(handle, at=start, wanted=self.wanted)
@@ -175,6 +177,7 @@ class Look:
             same_user_namespace=_same_namespace(handle, "user"),
             same_mount_namespace=_same_namespace(handle, "mnt"),
             ended=zombie or not alive,
+            dead=zombie,
         )
 
     def _live(

@@ -28,6 +28,8 @@ _FORK_OF: Final = "fork of "
 _CHILD_OF: Final = "child of "
 _SPAWN_CHILD: Final = "spawn child"
 _CONTAINER_RUNTIME: Final = "container runtime"
+_TORCH_COMM: Final = "pt_main_thread"
+"""The name that PyTorch 2.6 and later give the main thread of a process that imports it."""
 
 
 class Roles:
@@ -135,6 +137,38 @@ class Roles:
             if self._plain(one):
                 return one
         return None
+
+    def was_worker(self, pid: int) -> bool | None:
+        """Return whether a dead process held ranks, None if what is left of it does not tell.
+
+        A zombie keeps the name that the kernel shows, cut at 15 characters, the mark of a fork and
+        its parent; its command line and executable are gone, unless they were listed before.
+        """
+        member, role = self._listing[pid], self[pid]
+        told = bool(member.title) or self.row(pid) is not OTHER
+        if told and (role.worker or role.final):
+            return role.worker
+        if not role.final or role.worker:
+            return None
+        return None if self._may_be_worker(member) else False
+
+    def _may_be_worker(self, member: Member) -> bool:
+        """Return whether a dead child that nothing names may have been one of the workers."""
+        parent = self._listing.parent(member.pid)
+        if parent is None or not self.python(parent.pid):
+            return False
+        self._from_above(parent.pid)
+        starts, siblings = self._starts(parent.pid), self._listing.children(parent.pid)
+        if member.forked:
+            return "fork" in starts
+        if starts.isdisjoint(("spawn", "ranks")):
+            # A plain program that starts a whole server is not what starts the workers.
+            launches = any(self.row(one).launch for one in siblings)
+            if launches or not self._anonymous(parent.pid):
+                return False
+        names = {self._listing[one].comm for one in siblings if self._from_above(one).worker}
+        names |= {parent.comm, _TORCH_COMM}
+        return member.comm in names or python_program().fullmatch(member.comm) is not None
 
     def _from_above(self, pid: int) -> Role:
         """Return the role that the process itself and all above and beside it give it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import fnmatch
 import os
+from collections.abc import Mapping
 
 from envprobe.process.roles import Roles
 from envprobe.process.tree import Listing, Member
@@ -43,6 +44,20 @@ def select(
     matched = tuple(pid for pid in outside if is_named(listing[pid], match))
     lost = _lost(listing, set(outside).difference(matched)) if orphans else ()
     return Selection(tree, matched, lost)
+
+
+def as_it_was(now: Listing, before: Mapping[tuple[int, int], Member]) -> Listing:
+    """Return a listing in which who died since an earlier scan still has its title."""
+    known = (
+        (member, before.get((member.pid, member.start_ticks)))
+        for member in now.values()
+        if member.state in "ZX" and not member.title
+    )
+    return now.updated(
+        dataclasses.replace(member, title=earlier.title, exe=earlier.exe)
+        for member, earlier in known
+        if earlier is not None
+    )
 
 
 def is_named(member: Member, match: tuple[str, ...]) -> bool:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import base64
-import json
 import os
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import Any
 
-import envprobe
 from envprobe import redact
 from envprobe.checks import registry
 from envprobe.checks.finding import Finding
@@ -27,18 +25,15 @@ from envprobe.model import (
     Value,
     Vanished,
 )
+from envprobe.report import pretty
 from envprobe.report.model import Presentation, Report, Scan
 from envprobe.routes.types import Break, Cause, InTime, Launch, PeerGroup, Route, Stop
-
-SCHEMA_VERSION: Final = 1
-"""Raised when a field changes its meaning or goes away; new fields do not raise it."""
 
 
 def render(report: Report, presentation: Presentation) -> str:
     """Return the report as one JSON document in ASCII, one process or variable a line."""
     document = _Document(presentation).report(report)
-    # Two of them begin a command to some CI systems (`redact.without_commands`).
-    return _pretty(document).replace("##", "#\\u0023") + "\n"
+    return pretty.dumps(document)
 
 
 class _Document:
@@ -49,9 +44,12 @@ class _Document:
     def report(self, report: Report) -> dict[str, Any]:
         verdict = Verdict(report.exit, report.counts)
         return {
-            "schema_version": SCHEMA_VERSION,
-            "tool": {"name": "envprobe", "version": envprobe.__version__},
-            "verdict": {**_verdict(verdict), "fail_on": report.fail_on.value},
+            **pretty.heading(),
+            "verdict": {
+                **_verdict(verdict),
+                "fail_on": report.fail_on.value,
+                "exit_zero": report.exit_zero,
+            },
             "expectations": [self.expectation(one) for one in report.config.expectations],
             "scans": [self.scan(scan) for scan in report.scans],
         }
@@ -344,20 +342,3 @@ def _name(name: str) -> dict[str, Any]:
 def _given(**fields: Any) -> dict[str, Any]:
     """Return the fields that say something."""
     return {name: value for name, value in fields.items() if value not in (None, "", [])}
-
-
-def _pretty(value: Any, depth: int = 0) -> str:
-    """Return JSON with a line for each member down to the items of a scan's lists."""
-    indent, outdent = " " * (depth + 1), " " * depth
-    if depth < _DEEPEST and isinstance(value, dict) and value:
-        members = (f"{json.dumps(key)}: {_pretty(one, depth + 1)}" for key, one in value.items())
-        return "{\n" + ",\n".join(indent + one for one in members) + f"\n{outdent}}}"
-    if depth < _DEEPEST and isinstance(value, list) and value:
-        return (
-            "[\n" + ",\n".join(indent + _pretty(one, depth + 1) for one in value) + f"\n{outdent}]"
-        )
-    return json.dumps(value, ensure_ascii=True, allow_nan=False)
-
-
-_DEEPEST: Final = 4
-"""Members of the document, of `scans`, of a scan, and of its lists stand on lines of their own."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
@@ -13,10 +14,16 @@ _LAST_NUMBER = re.compile(r"(.*?)(\d+)\Z")
 
 
 def process_label(process: Process, limit: int = 60) -> str:
-    """Return what one process is: its role with its ranks, else its command line."""
+    """Return what one process is: its role with its ranks, else its command line, never nothing.
+
+    A process may have overwritten both its title and its name with blanks: then it is called by its
+    program.
+    """
     if process.role.name:
         return redact.show_text(process.role.label, limit)
-    return redact.show_command(process.title or (process.comm,), limit)
+    program = os.path.basename(process.exe or "")
+    names = (process.title, (process.comm,), (program,), ("process",))
+    return redact.show_command(next(one for one in names if "".join(one).strip()), limit)
 
 
 def rank_label(role: Role) -> str:

@@ -49,7 +49,7 @@ class Column:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Row:
-    """One variable: the value that `=` stands for (None: not set), a mark for each column.
+    """One variable: the value that `=` stands for (None: nowhere any), a mark for each column.
 
     `others` are the values that the letters stand for.
     """
@@ -125,6 +125,7 @@ class _Table:
         processes = {process.pid: process for process in routing.snapshot.processes}
         self.workers = [processes[pid] for pid in launch.workers if pid in processes]
         self.shown = [*self._helpers(processes), *self.workers]
+        self.heads = self._heads()
         views = {process.pid: process.environment(View.LIBC) for process in self.shown}
         self.readings = {
             name: {pid: view.reading(name) for pid, view in views.items()} for name in routing.names
@@ -201,8 +202,26 @@ class _Table:
             cells = tuple(self.marks[name][process.pid] for name in names)
             key = (cells, process.role.name) if worker else (process.pid,)
             alike.setdefault(key, []).append(process)
+        return tuple(self._column(group) for group in alike.values())
+
+    def _column(self, group: list[Process]) -> Column:
+        named = [self.heads[process.pid] for process in group]
+        pids = tuple(process.pid for process in group)
+        return Column(labels.together(named), pids, worker=group[0].role.worker)
+
+    def _heads(self) -> dict[int, str]:
+        """Return a name for each process; its pid is part of it where a name alone says too little.
+
+        That is so for workers without a rank and for processes that would have the same name.
+        """
         one_role = len({process.role.name for process in self.workers}) == 1
-        return tuple(_column(group, one_role) for group in alike.values())
+        named = {process.pid: _name(process, one_role) for process in self.shown}
+        often = collections.Counter(named.values())
+        for process in self.shown:
+            unranked = process.role.worker and not process.role.ranks
+            if unranked or often[named[process.pid]] > 1:
+                named[process.pid] += f" {process.pid}"
+        return named
 
     def rows(self, names: list[str], columns: tuple[Column, ...]) -> Iterator[Row]:
         for name in names:
@@ -233,14 +252,10 @@ class _Table:
                 yield value
 
 
-def _column(group: list[Process], one_role: bool) -> Column:
-    worker = group[0].role.worker
-    if not worker:
-        return Column(labels.process_label(group[0], 20), (group[0].pid,), worker=False)
-    named = [
-        labels.rank_label(one.role) if one_role else labels.process_label(one) for one in group
-    ]
-    return Column(labels.together(named), tuple(one.pid for one in group))
+def _name(process: Process, one_role: bool) -> str:
+    if not process.role.worker:
+        return labels.process_label(process, 20)
+    return labels.rank_label(process.role) if one_role else labels.process_label(process)
 
 
 def _letter(number: int) -> str:

@@ -49,11 +49,15 @@ class Presentation:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Report:
-    """Everything that one run found, for every renderer alike."""
+    """Everything that one run found, for every renderer alike.
+
+    With `exit_zero` the process ends with 0 whatever `exit` says.
+    """
 
     scans: tuple[Scan, ...]
     config: Config
     fail_on: Severity = Severity.ERROR
+    exit_zero: bool = False
 
     @property
     def exit(self) -> Exit:

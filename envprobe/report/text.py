@@ -67,9 +67,16 @@ class _Text:
 
     def verdict(self) -> Iterator[str]:
         word = _VERDICTS.get(self.report.exit, self.report.exit.name)
-        found = self.wrapped(f"{word}: {self.summary()} (exit {int(self.report.exit)})", "")
+        found = self.wrapped(f"{word}: {self.summary()} ({self.code()})", "")
         yield from (line.replace(word, self.style(word, word), 1) for line in found[:1])
         yield from found[1:]
+
+    def code(self) -> str:
+        """Say the exit code of this run."""
+        found = int(self.report.exit)
+        if self.report.exit_zero and found:
+            return f"exit 0 by --exit-zero, would be {found}"
+        return f"exit {found}"
 
     def summary(self) -> str:
         parts = list(self.counted())
@@ -178,14 +185,16 @@ class _Text:
 
     def blocks(self, table: matrix.Matrix) -> Iterator[str]:
         names = [labels.cut(redact.show_name(row.name), _NAME_WIDTH) for row in table.rows]
-        values = [self.reference(row) for row in table.rows]
         left = max(len("variable"), *map(labels.width_of, names))
-        middle = max(len("value"), *map(labels.width_of, values))
         heads, legend = _heads(table.columns)
         widths = [
-            max(len(head), *(len(row.marks[number]) for row in table.rows))
+            max(labels.width_of(head), *(len(row.marks[number]) for row in table.rows))
             for number, head in enumerate(heads)
         ]
+        # Where all columns fit beside it, the value takes the rest of the line.
+        room = max(self.width - left - sum(widths) - 2 * len(widths) - 2, _VALUE_WIDTH)
+        values = [labels.cut(self.reference(row), room) for row in table.rows]
+        middle = max(len("value"), *map(labels.width_of, values))
         for block in _blocks(widths, self.width - left - middle - 4):
             head = "  ".join(labels.pad(heads[number], widths[number]) for number in block)
             title = f"{labels.pad('variable', left)}  {labels.pad('value', middle)}  {head}"
@@ -194,20 +203,20 @@ class _Text:
                 marks = "  ".join(labels.pad(row.marks[one], widths[one]) for one in block)
                 line = f"{labels.pad(name, left)}  {labels.pad(value, middle)}  {marks}"
                 yield line.rstrip()
-        yield from self.explained(table, legend)
+        yield from self.explained(table, legend, room)
 
     def reference(self, row: matrix.Row) -> str:
+        """Return the value that `=` stands for; what nobody could read is not called absent."""
         if row.value is None:
-            return "(not set)"
-        shown = redact.show(row.name, row.value, unmask=self.presentation.unmask)
-        return labels.cut(shown, _VALUE_WIDTH)
+            return "(not set)" if matrix.ABSENT in row.marks else "(not read)"
+        return redact.show(row.name, row.value, unmask=self.presentation.unmask)
 
-    def explained(self, table: matrix.Matrix, legend: list[str]) -> Iterator[str]:
-        """Say what the marks, the letters and the numbers of columns stand for."""
+    def explained(self, table: matrix.Matrix, legend: list[str], room: int) -> Iterator[str]:
+        """Say what marks, letters and numbers of columns stand for, and values cut to `room`."""
         for line in legend:
             yield from self.wrapped(line, "    ", "  ")
         for row in table.rows:
-            yield from self.full_values(row)
+            yield from self.full_values(row, room)
         used = {mark for row in table.rows for mark in row.marks}
         marks = [
             f"{mark} {meaning}"
@@ -217,7 +226,7 @@ class _Text:
         if used - {matrix.SAME}:
             yield from self.wrapped("; ".join(marks), "  ", "  ")
 
-    def full_values(self, row: matrix.Row) -> Iterator[str]:
+    def full_values(self, row: matrix.Row, room: int) -> Iterator[str]:
         name = redact.show_name(row.name)
         unmask = self.presentation.unmask
         for letter, value in row.others:
@@ -226,7 +235,7 @@ class _Text:
                 yield from self.wrapped(f"{letter}: {name} is {shown}", "     ", "  ")
         if row.value is not None:
             shown = redact.show(row.name, row.value, unmask=unmask)
-            if labels.width_of(shown) > _VALUE_WIDTH:
+            if labels.width_of(shown) > room:
                 yield from self.wrapped(f"=: {name} is {shown}", "     ", "  ")
 
     def left_out(self, table: matrix.Matrix) -> Iterator[str]:

@@ -143,9 +143,10 @@ def _remarks(process: Process) -> tuple[str, ...]:
     if process.orphan:
         remarks.append("left behind by an earlier launch: not counted")
     if process.ended:
-        remarks.append("ended during the scan")
-    if process.state == "Z" and not process.ended:
-        remarks.append("zombie")
+        dead = process.death or process.state in "ZX"
+        remarks.append("dead (zombie)" if dead else "ended during the scan")
+    elif process.state == "Z":
+        remarks.append("its main thread has ended, others run")
     if process.matched:
         remarks.append(f"added by --match, child of pid {process.ppid}")
     if process.inner_pid not in (None, process.pid):

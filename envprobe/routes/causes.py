@@ -7,7 +7,6 @@ nothing. Every hop has at least one rule that fits, so a break never stays witho
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Final
 
 from envprobe.model import Confidence, EdgeKind, Process, Sentence
 from envprobe.routes.case import Case, Verdict, cause, had
@@ -21,7 +20,7 @@ from envprobe.routes.evidence import (
     program_hints,
 )
 from envprobe.routes.hops import FORKED, HopKind
-from envprobe.routes.programs import runs_code
+from envprobe.routes.programs import LEAVES_AS_IT_IS, runs_code
 from envprobe.routes.suspects import (
     is_forkserver,
     loaded,
@@ -33,12 +32,18 @@ from envprobe.routes.suspects import (
 from envprobe.routes.timing import Timing, timing
 from envprobe.routes.types import CauseId, Change
 from envprobe.routes.variables import removed_when_secure
-from envprobe.routes.witnesses import from_multiprocessing, unread
+from envprobe.routes.witnesses import from_multiprocessing, shows_its_start, unread
+from envprobe.routes.words import (
+    do,
+    forked,
+    late,
+    lost_or,
+    taken,
+    through,
+    ways_around_spawn,
+)
 
 Rule = Callable[[Case], Iterator[Verdict]]
-
-_TAKEN: Final = {Change.CHANGED: "changed", Change.APPEARED: "set"}
-"""What somebody did to the variable; for what was lost, or never there, `removed`."""
 
 
 def never_set(case: Case) -> Iterator[Verdict]:
@@ -94,7 +99,7 @@ def built_by_launcher(case: Case) -> Iterator[Verdict]:
             cause(
                 CauseId.BUILT_BY_LAUNCHER,
                 f"{process.named} got an environment that {maker} made:"
-                f" {case.name} was {_lost_or(case, 'left out')} there.",
+                f" {case.name} was {lost_or(case, 'left out')} there.",
                 of_edge(process),
                 (),
                 f"Set {case.name} in what {maker} reads: the unit, the container or job"
@@ -110,9 +115,9 @@ def frozen_in_forkserver(case: Case) -> Iterator[Verdict]:
             yield _timed(
                 timing(case, hop),
                 CauseId.FROZEN_IN_FORKSERVER,
-                f"{hop.process.named} was started before {parent.named} {_late(case)};"
+                f"{hop.process.named} was started before {parent.named} {late(case)};"
                 " it and its children keep what was there then.",
-                f"{_do(case)} before the forkserver is started: in the launch environment, or"
+                f"{do(case)} before the forkserver is started: in the launch environment, or"
                 " before the first process of a forkserver context is made.",
             )
 
@@ -124,8 +129,8 @@ def set_late_in_parent(case: Case) -> Iterator[Verdict]:
             yield _timed(
                 timing(case, hop),
                 CauseId.SET_LATE_IN_PARENT,
-                f"{parent.named} {_late(case)} only after {hop.process.named} had been started.",
-                f"{_do(case)} before the children are started, at best in the launch environment.",
+                f"{parent.named} {late(case)} only after {hop.process.named} had been started.",
+                f"{do(case)} before the children are started, at best in the launch environment.",
             )
 
 
@@ -141,15 +146,11 @@ def fork_child(case: Case) -> Iterator[Verdict]:
             f"{hop.process.named} was forked and has not been exec'd: its exec block is that of"
             f" {whose} and shows nothing of this."
         )
+        server = is_forkserver(case, hop.parent)
+        sentence, remedy = forked(case, hop.process, hop.parent, seen, server=server)
         # Other parents can take it away around one fork, as around one spawn.
-        excluded = seen.excluded and is_forkserver(case, hop.parent)
-        yield _timed(
-            Timing((*seen.late, block), seen.in_time, excluded),
-            CauseId.FORK_CHILD,
-            f"{hop.process.named} was forked before {hop.parent.named} {_late(case)}, and keeps the"
-            " memory of that time.",
-            f"{_do(case)} before the fork.",
-        )
+        weighed = Timing((*seen.late, block), seen.in_time, seen.excluded and server)
+        yield _timed(weighed, CauseId.FORK_CHILD, sentence, remedy)
 
 
 def dropped_around_spawn(case: Case) -> Iterator[Verdict]:
@@ -161,7 +162,7 @@ def dropped_around_spawn(case: Case) -> Iterator[Verdict]:
         done = {Change.CHANGED: "another value of", Change.APPEARED: "its own"}
         what = done.get(case.change)
         given = f"with {what} {case.name}" if what else f"without {case.name}"
-        how, look = _ways_around_spawn(hop.process)
+        how, look = ways_around_spawn(hop.process)
         yield Verdict(
             cause(
                 CauseId.DROPPED_AROUND_SPAWN,
@@ -174,47 +175,31 @@ def dropped_around_spawn(case: Case) -> Iterator[Verdict]:
         )
 
 
-def _ways_around_spawn(child: Process) -> tuple[str, str]:
-    """Return how a parent can give a child another environment, and what to look for.
-
-    multiprocessing has no env=; the program that its set_executable names can be a wrapper.
-    """
-    if from_multiprocessing(child) and child.edge.confidence is Confidence.PROVED:
-        return (
-            "by a change of its own environment for that moment, or through a wrapper that"
-            " multiprocessing's set_executable names",
-            "changes of os.environ around it and for set_executable",
-        )
-    return (
-        "by env=, or by a change of its own environment for that moment",
-        "env= and for changes of os.environ around it",
-    )
-
-
 def rewritten_by_program(case: Case) -> Iterator[Verdict]:
     """Judge whether a shell, sudo or another program that ran in between changed it."""
     for process, parent in through_program(case):
-        edge = process.edge
-        between = f"{edge.launcher} ({parent.named})" if parent else edge.launcher
-        yield Verdict(
-            cause(
-                CauseId.REWRITTEN_BY_PROGRAM,
-                f"{between}, which started {process.named}, {_taken(case)} {case.name}.",
-                (*of_edge(process), *known_filter(edge.launcher), *duplicate(case, parent)),
-                (),
-                f"Look at the script or the options of {edge.launcher}, and pass {case.name} on.",
-            )
-        )
+        launcher = process.edge.launcher
+        sentence, remedy = through(case, process, parent)
+        if launcher in LEAVES_AS_IT_IS:
+            told = of_edge(process)
+        else:
+            filtered = known_filter(case, launcher)
+            told = (*of_edge(process), *filtered, *duplicate(case, parent))
+        yield Verdict(cause(CauseId.REWRITTEN_BY_PROGRAM, sentence, told, (), remedy))
     for hop, parent in passed(case):
         if runs_code(hop.process.edge):
             yield _hidden_program(case, hop.process, parent)
 
 
 def _hidden_program(case: Case, child: Process, parent: Process) -> Verdict:
-    """Judge a program that exec'd in place between parent and child, and left no process."""
+    """Judge a program that exec'd in place between parent and child, and left no process.
+
+    It can be the child itself, which ran other code before its last exec.
+    """
     sentence = (
         f"A program that exec'd between {parent.named} and {child.named} (a shell, env, sudo, a"
-        f" wrapper) {_taken(case)} {case.name}."
+        f" wrapper, or {child.role.label or child.comm} itself before it exec'd once more)"
+        f" {taken(case)} {case.name}."
     )
     hints = tuple(program_hints(case, child, parent))
     against: tuple[Sentence, ...] = ()
@@ -224,13 +209,16 @@ def _hidden_program(case: Case, child: Process, parent: Process) -> Verdict:
             " wrapper that set_executable names is the parent's own doing)."
         )
         against = (Sentence.of(reason),)
-        # A title hides whether multiprocessing or a wrapped command started it.
-        if child.edge.confidence is Confidence.PROVED:
+        # A title hides a wrapped command, and that a worker has exec'd itself once more.
+        if child.edge.confidence is Confidence.PROVED and shows_its_start(child):
             made = cause(CauseId.REWRITTEN_BY_PROGRAM, sentence, (), against)
             return Verdict(made, fits=False)
     if child.edge.kind is EdgeKind.UNKNOWN:
         hints += (Sentence.of("What started it is gone: " + "; ".join(child.edge.evidence) + "."),)
-    remedy = f"Look at what wraps the start of {child.named}, and pass {case.name} on."
+    remedy = (
+        f"Look at what wraps the start of {child.named}, and in its code for os.exec calls, and"
+        f" pass {case.name} on."
+    )
     return Verdict(cause(CauseId.REWRITTEN_BY_PROGRAM, sentence, hints, against, remedy))
 
 
@@ -300,7 +288,7 @@ def _timed(seen: Timing, identity: CauseId, sentence: str, remedy: str) -> Verdi
 
 
 def _changed(case: Case, process: Process, identity: CauseId) -> Verdict:
-    sentence = f"Code in {_actor(case, process)} {_taken(case)} {case.name} after its start."
+    sentence = f"Code in {_actor(case, process)} {taken(case)} {case.name} after its start."
     loader = any(one.pid == process.pid for one in loaded(case)) and process.secure
     if loader and case.change is Change.LOST and removed_when_secure(case.name):
         reason = (
@@ -321,26 +309,3 @@ def _actor(case: Case, process: Process) -> str:
     if forked_here or process.image_owner == process.pid:
         return process.named
     return f"{process.named}, or in the process from which it was forked,"
-
-
-# --- words ---------------------------------------------------------------------------------------
-
-
-def _taken(case: Case) -> str:
-    return _TAKEN.get(case.change, "removed")
-
-
-def _lost_or(case: Case, lost: str) -> str:
-    return _TAKEN.get(case.change, lost)
-
-
-def _late(case: Case) -> str:
-    if case.change is Change.APPEARED:
-        return f"removed {case.name}"
-    if case.change is Change.CHANGED:
-        return f"gave {case.name} the value that it has now"
-    return f"set {case.name}"
-
-
-def _do(case: Case) -> str:
-    return f"Remove {case.name}" if case.change is Change.APPEARED else f"Set {case.name}"

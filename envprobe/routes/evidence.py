@@ -7,7 +7,7 @@ from typing import Final
 
 from envprobe.model import Process, Sentence, View
 from envprobe.routes.case import Case, had
-from envprobe.routes.programs import FILTERS
+from envprobe.routes.programs import filters
 from envprobe.routes.witnesses import same, stand_in
 
 _NUMA_WRAPPER: Final = "SGLANG_NUMA_BIND_V2"
@@ -45,16 +45,20 @@ def of_edge(process: Process) -> tuple[Sentence, ...]:
     return tuple(Sentence.of(f"{one}.") for one in process.edge.evidence)
 
 
-def known_filter(launcher: str) -> Iterator[Sentence]:
-    """Say what a program is known to take away without being asked."""
-    if launcher in FILTERS:
-        yield Sentence.of(f"{FILTERS[launcher]}.")
+def known_filter(case: Case, launcher: str) -> Iterator[Sentence]:
+    """Say what a program is known to do to the variable without being asked."""
+    known = filters(launcher, case.name)
+    if known:
+        yield Sentence.of(f"{known}.")
 
 
 def duplicate(case: Case, parent: Process | None) -> Iterator[Sentence]:
     """Say so if a program was given the variable more than once: it may pass on another one."""
     if parent and case.name in parent.environment(View.EXEC).duplicates:
-        yield Sentence.of(f"{parent.named} was given {case.name} more than once.")
+        yield Sentence.of(
+            f"{parent.named} was given {case.name} more than once: a shell may pass on the last"
+            " of them (dash and bash do, measured), where getenv takes the first."
+        )
 
 
 def program_hints(case: Case, child: Process, parent: Process) -> Iterator[Sentence]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from envprobe.model import Carries, Edge, EdgeKind
@@ -29,13 +30,26 @@ STARTS_AFRESH: Final = frozenset(
 The others, but for Python, pass on what they were given, as they or their script changed it.
 """
 
-FILTERS: Final = {
+LEAVES_AS_IT_IS: Final = frozenset({"timeout", "container init", "exec in place"})
+"""Rows whose programs run a command and never change a variable on the way to it.
+
+env, which does, is in such a row too: it execs in place, and so never is the parent of what it ran.
+"""
+
+_FILTERS: Final = {
     "sudo": "sudo takes PYTHON*, LD_* and others away, also with -E, and resets the rest"
     " (sudoers(5), Command environment)",
     "su": "su - starts a new environment (su(1))",
-    "dash": "dash drops names that are no identifiers and keeps the last of duplicates (measured)",
 }
-"""What some of these programs do without being asked."""
+
+_IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def filters(launcher: str, name: str) -> str:
+    """Return what a program does to a variable without being asked, "" if nothing is known."""
+    if launcher == "dash" and not _IDENTIFIER.fullmatch(name):
+        return "dash drops names that are no identifiers (measured)"
+    return _FILTERS.get(launcher, "")
 
 
 def starts_afresh(edge: Edge) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from envprobe.model import EdgeKind, Process, View
 from envprobe.routes.case import Case
 from envprobe.routes.hops import Hop, HopKind
-from envprobe.routes.programs import FILTERS, passes_on, starts_afresh
+from envprobe.routes.programs import filters, passes_on, starts_afresh
 from envprobe.routes.types import Change
 from envprobe.routes.witnesses import FORKSERVER
 
@@ -56,7 +56,7 @@ def through_program(case: Case) -> Iterator[tuple[Process, Process | None]]:
         if passes_on(hop.process.edge):
             yield hop.process, hop.parent
     head = case.way.processes[0]
-    if case.change is Change.NEVER_THERE and head.edge.launcher in FILTERS:
+    if case.change is Change.NEVER_THERE and filters(head.edge.launcher, case.name):
         yield head, None
 
 

@@ -56,6 +56,32 @@ def removed_when_secure(name: str) -> bool | None:
     return True if row["always"] else None
 
 
+def perhaps_meant(name: str) -> str:
+    """Return the known variable whose name is so close that this one may be mistyped, else ""."""
+    # Needed for few scans, and slow to import.
+    import difflib
+
+    known = _known()
+    if name in known:
+        return ""
+    # Short words are close to too many others.
+    near = difflib.get_close_matches(name[:_LONGEST].upper(), known, n=1, cutoff=_CLOSE)
+    return near[0] if near and len(name) >= _SHORTEST else ""
+
+
+_CLOSE: Final = 0.88
+_SHORTEST, _LONGEST = 6, 100
+_NAMES_IN: Final = ("read-times", "by-design", "rank-critical", "known-defaults")
+
+
+@functools.cache
+def _known() -> frozenset[str]:
+    """Return all whole names that the tables hold."""
+    listed = {name for table in _NAMES_IN for name in _rows(table)[0]}
+    written: list[dict[str, Any]] = tables.load("framework-writers")["rows"]
+    return frozenset(listed | {row["variable"] for row in written if "*" not in row["variable"]})
+
+
 _WILD: Final = frozenset("*?[")
 
 

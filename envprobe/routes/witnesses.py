@@ -106,6 +106,17 @@ def from_multiprocessing(process: Process) -> bool:
     return process.edge.kind is EdgeKind.SPAWN or process.role.name in (TRACKER, FORKSERVER)
 
 
+def shows_its_start(process: Process) -> bool:
+    """Return whether multiprocessing's own command line is still what a process runs.
+
+    Behind a title it could have exec'd itself once more: it would be the same process, with its
+    start time and its end of the resource tracker's pipe, but with another environment.
+    """
+    if process.role.name in (TRACKER, FORKSERVER):
+        return True
+    return any("multiprocessing" in word for word in process.title)
+
+
 def started_before(one: Process, other: Process) -> bool:
     """Return whether one process was certainly started before another.
 

@@ -21,6 +21,8 @@ from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Final, Generic, NoReturn, TypeVar
 
+from envprobe.runner.limits import exhausted
+
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -63,7 +65,8 @@ def run_each(
     `deadline` is in seconds for each item, counted from when its result is waited for. An item that
     exceeds it gets `on_timeout`, one on which the child dies (a signal, no more memory, a result
     over `MAX_RESULT_BYTES`) `on_crash`; a new child takes the rest. Results must be picklable.
-    Raises WorkError if `work` raises. Closing the iterator ends the child.
+    Raises WorkError if `work` raises, and UndeterminedError where a limit of the machine was
+    reached (`limits.exhausted`). Closing the iterator ends the child.
     """
     with _Worker(work) as worker:
         for number, item in enumerate(items):
@@ -107,10 +110,17 @@ class _Worker(Generic[T, R]):
             raise
         result = pickle.loads(message)
         if failed:
-            raise WorkError(result)
+            number, place = result
+            raise exhausted(OSError(number, "")) or WorkError(place)
         return result  # type: ignore[no-any-return]
 
     def _start(self, items: Sequence[T], first: int) -> None:
+        try:
+            self._fork(items, first)
+        except OSError as error:
+            raise exhausted(error) or error from None
+
+    def _fork(self, items: Sequence[T], first: int) -> None:
         self._pipe, writable = os.pipe()
         # An interrupt between the fork and the assignment would lose the child.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, _INTERRUPTS)
@@ -192,7 +202,7 @@ def _serve(items: Sequence[T], work: Callable[[T], Any], pipe: int, mask: set[in
             except MemoryError:
                 break
             except Exception as error:
-                failed, result = True, _place(error)
+                failed, result = True, (_number(error), _place(error))
             message = pickle.dumps(result, protocol=pickle.HIGHEST_PROTOCOL)
             if len(message) > MAX_RESULT_BYTES:
                 break
@@ -223,6 +233,10 @@ def _write(pipe: int, message: bytes) -> None:
     rest = memoryview(message)
     while rest:
         rest = rest[os.write(pipe, rest) :]
+
+
+def _number(error: BaseException) -> int | None:
+    return error.errno if isinstance(error, OSError) else None
 
 
 def _place(error: BaseException) -> str:

@@ -275,9 +275,10 @@ def test_a_proc_that_hides_other_users(
     agrees(own, of_nobody)
     assert (own.code, own.loud(of_nobody.reports)) == (0, [])
     hidden = elsewhere.workers("--pid", str(of_root.root), *EXPECTED, wrapper=wrapper)
-    assert (hidden.code, hidden.stdout) == (3, ""), "the process is there, and not said to be gone"
-    assert f"process {of_root.root} exists, but this /proc hides it" in hidden.stderr
-    assert "Run envprobe as root" in hidden.stderr
+    assert hidden.code == 3, "the process is there, and not said to be gone"
+    error = hidden.document["error"]
+    assert f"process {of_root.root} exists, but this /proc hides it" in error["message"]
+    assert error["remedy"].startswith("Run envprobe as root")
 
 
 # --- through sudo ---------------------------------------------------------------------------------

@@ -120,6 +120,20 @@ def test_python_isolated_survives_a_hook_that_ends_the_process(
     assert trace.read_text() == "ran\n"
 
 
+@pytest.mark.parametrize("hooked", ["os._exit(0)"], indirect=True)
+def test_a_hook_that_ends_the_process_with_0_looks_like_a_pass_only_to_the_exit_code(
+    tree: demo.Tree, hooked: tuple[dict[str, str], Path]
+) -> None:
+    """What docs/limits.md tells a gate to do: require HOLDS, or start the interpreter isolated."""
+    env, _ = hooked
+    arguments = ("workers", "--pid", str(tree.pid))
+    fooled = envprobe(*arguments, env=env)
+    assert (fooled.returncode, fooled.stdout) == (0, "")
+    judged = envprobe(*arguments, env=env, command=[sys.executable, "-I", "-m", "envprobe"])
+    assert judged.returncode == 1
+    assert judged.stdout.startswith("FAILS: ")
+
+
 @pytest.mark.parametrize("hooked", ["print('hello', flush=True)"], indirect=True)
 def test_a_report_file_has_nothing_in_it_but_the_report(
     tree: demo.Tree, hooked: tuple[dict[str, str], Path], tmp_path: Path

@@ -176,10 +176,11 @@ def test_a_tree_in_a_pid_namespace() -> None:
     assert text.code == 0
     assert f"pid {number} in its own namespace" in text.stdout
 
-    assert (inner.code, inner.stdout) == (4, "")
-    assert f"there is no process {number} in this pid namespace" in inner.stderr
-    assert f"that number belongs to what is process {worker} here" in inner.stderr
-    assert f"Use --pid {worker}." in inner.stderr
+    assert inner.code == 4
+    error = inner.document["error"]
+    assert f"there is no process {number} in this pid namespace" in error["message"]
+    assert f"that number belongs to what is process {worker} here" in error["message"]
+    assert error["remedy"] == f"Use --pid {worker}."
 
     assert (nearby.code, nearby.findings()) == (0, [])
     assert nearby.workers() == {number}

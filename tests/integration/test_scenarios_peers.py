@@ -91,6 +91,29 @@ def test_differing_only_now_and_default_against_absent_are_warnings(mild: Titled
     assert "after the start" in str(finding["evidence"])
 
 
+def test_differing_only_now_is_undetermined_when_strict(mild: TitledTree) -> None:
+    run = cli.judge("--pid", str(mild.root), "--strict")
+    unsure = [one["variable"] for one in run.findings() if one["undetermined"]]
+    assert (run.code, unsure) == (3, ["NCCL_PROTO"])
+    assert run.pids("peers-differ", "NCCL_PROTO") == {mild.worker(0)}
+
+
+@pytest.mark.parametrize("method", ["spawn", "fork", "forkserver"])
+def test_what_a_worker_changed_itself_is_a_warning_however_it_was_started(method: str) -> None:
+    actions: dict[int | str, Action] = {
+        number: Action(method=method, after_title=[py_set("NCCL_PROTO", "LL")] if number else [])
+        for number in range(2)
+    }
+    env = {"SPT_NOENV": "1", "NCCL_PROTO": "Simple"}
+    with TitledTree(workers=2, env=env, actions=actions) as tree:
+        run = cli.judge("--pid", str(tree.root))
+        odd = frozenset({tree.worker(1)})
+        assert told(run, tree) == {("peers-differ", "warning", "NCCL_PROTO", odd)}
+        assert run.code == 0
+        strict = cli.judge("--pid", str(tree.root), "--strict")
+        assert (strict.code, strict.pids("peers-differ", "NCCL_PROTO")) == (3, set(odd))
+
+
 def test_fail_on_warning(mild: TitledTree) -> None:
     run = cli.judge("--pid", str(mild.root), "--fail-on=warning")
     assert (run.code, run.pids("peers-differ")) == (1, {mild.worker(0)})

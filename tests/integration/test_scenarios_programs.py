@@ -60,10 +60,11 @@ def wrapped(request: pytest.FixtureRequest, wrappers: Path) -> Iterator[tuple[Ti
         3: _through("dash", "-c", EXECS, "sh"),
         4: _through("env", "-u", "NCCL_OLD"),
         5: Action(executable=str(wrappers)),
+        6: _through("timeout", "300", "dash", "-c", 'exec env -u NCCL_OLD "$@"', "sh"),
     }
     keep = {"SPT_NOENV": "1"} if request.param == "intact" else {}
     env = {"NCCL_OLD": "1", "NCCL_KEPT": "1", **keep}
-    with TitledTree(workers=6, env=env, actions=actions, names=["NCCL_NEW"]) as tree:
+    with TitledTree(workers=7, env=env, actions=actions, names=["NCCL_NEW"]) as tree:
         run = cli.judge("--pid", str(tree.root), "--expect=NCCL_OLD", "--expect=NCCL_KEPT=1")
         yield tree, run
 
@@ -134,6 +135,21 @@ def test_a_program_that_execs_in_place_leaves_no_process(
     assert (lost.change, lost.confidence) == ("lost", "inferred")
 
 
+def test_timeout_is_not_blamed_for_what_ran_below_it(wrapped: tuple[TitledTree, Run]) -> None:
+    """timeout changes no variable: a dash and an env that exec'd in place came after it."""
+    tree, run = wrapped
+    pid = tree.worker(6)
+    launcher = psutil.Process(pid).ppid()
+    (lost,) = run.spans(pid, "NCCL_OLD")
+    assert lost.before == (launcher, "libc")
+    assert PROGRAM in lost.causes
+    told = [one for one in run.findings("env-missing", "NCCL_OLD") if pid in one["pids"]]
+    evidence = str(told[0]["evidence"])
+    assert f"A program that exec'd between wrapper (PID {launcher}) and " in evidence
+    assert "timeout itself changes no variable" in evidence
+    assert "identifiers" not in evidence
+
+
 def test_a_wrapper_that_multiprocessing_was_told_to_start(
     wrapped: tuple[TitledTree, Run],
 ) -> None:
@@ -145,10 +161,10 @@ def test_a_wrapper_that_multiprocessing_was_told_to_start(
     (lost,) = run.spans(pid, "NCCL_OLD")
     if _is_wiped(run, pid):
         assert (lost.before, lost.after) == ((pid, "exec"), (pid, "libc"))
-        assert lost.causes == {DROPPED, WORKER}
+        assert lost.causes == {DROPPED, WORKER, PROGRAM}
     else:
         assert (lost.before, lost.after) == ((tree.root, "libc"), (pid, "exec"))
-        assert lost.causes == {DROPPED}
+        assert lost.causes == {DROPPED, PROGRAM}
     told = [one for one in run.findings("env-missing", "NCCL_OLD") if pid in one["pids"]]
     assert "set_executable" in str(told[0]["evidence"])
     assert "set_executable" in told[0]["remedy"]
@@ -258,8 +274,10 @@ def test_a_worker_whose_launcher_died_is_not_counted() -> None:
         assert psutil.Process(orphan).ppid() not in tree.reports
         run = cli.judge("--pid", str(tree.root), "--expect=NCCL_KEPT=1")
         assert (run.code, run.workers()) == (0, {tree.worker(1)})
-        loud = [(one["check"], one["severity"]) for one in run.loud(tree.reports)]
-        assert loud == [("orphan-worker", "warning")]
+        loud = {(one["check"], one["severity"]) for one in run.loud(tree.reports)}
+        # Of the one between, which was the launcher's child and had no title, a zombie is left.
+        assert loud == {("orphan-worker", "warning"), ("worker-vanished", "warning")}
+        assert run.pids("worker-vanished") == {tree.pid("root.w0")}
         assert orphan in run.pids("orphan-worker")
         assert run.process(orphan)["edge"]["kind"] == "unknown"
         alone = cli.judge("--pid", str(orphan))

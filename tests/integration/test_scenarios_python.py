@@ -165,8 +165,11 @@ def intact() -> Iterator[TitledTree]:
 
 
 def in_own(variable: str, worker: int, change: str) -> Case:
-    """A change in one worker whose block is gone: it may have been given that already."""
-    return Case(variable, worker, change, OWN_EXEC, OWN_LIBC, (WORKER, DROPPED))
+    """A change in one worker whose block is gone: it may have been given that already.
+
+    Behind its title it could also have exec'd itself once more, with another environment.
+    """
+    return Case(variable, worker, change, OWN_EXEC, OWN_LIBC, (WORKER, DROPPED, PROGRAM))
 
 
 WIPED = [
@@ -190,7 +193,7 @@ INTACT = [
     Case("NCCL_X_PARENT_SET"),
     Case("NCCL_X_PARENT_UNSET_LATE"),
     Case("NCCL_X_PARENT_UNSET", None, "lost", ROOT_EXEC, ROOT_LIBC, (PARENT,), proved=True),
-    Case("NCCL_X_DROPPED", 1, "lost", ROOT_LIBC, OWN_EXEC, (DROPPED,), proved=True),
+    Case("NCCL_X_DROPPED", 1, "lost", ROOT_LIBC, OWN_EXEC, (DROPPED, PROGRAM)),
     Case("NCCL_X_PY_SET", 2, "changed", OWN_EXEC, OWN_LIBC, (WORKER,), proved=True),
     Case("NCCL_X_C_SETENV", 3, "changed", OWN_EXEC, OWN_LIBC, (WORKER,), proved=True),
     Case("NCCL_X_C_PUTENV", 4, "changed", OWN_EXEC, OWN_LIBC, (WORKER,), proved=True),
@@ -220,11 +223,10 @@ def test_set_in_the_parent_after_the_spawn(wiped: TitledTree, intact: TitledTree
         assert run.pids("env-missing", name) == set(tree.workers())
         for number, pid in enumerate(tree.workers()):
             came, lost = run.spans(pid, name)
-            causes, after = {LATE, DROPPED}, OWN_EXEC
+            causes, after = {LATE, DROPPED, PROGRAM}, OWN_EXEC
             if unread:
                 causes |= {WORKER}
             if number == by_subprocess:
-                causes |= {PROGRAM}
                 after = OWN_LIBC if unread else OWN_EXEC
             assert _as_case(tree, pid, came)[:4] == ("appeared", ROOT_EXEC, ROOT_LIBC, {STARTED})
             assert _as_case(tree, pid, lost) == ("lost", ROOT_LIBC, after, causes, "inferred")
@@ -290,6 +292,15 @@ def test_forks(forked: TitledTree, case: Case) -> None:
     check(forked, case)
 
 
+def test_what_was_taken_away_around_a_fork_is_told_so(forked: TitledTree) -> None:
+    run = cli.judge("--pid", str(forked.root), f"--expect=NCCL_Y_AROUND={ON}")
+    (finding,) = run.findings("env-missing", "NCCL_Y_AROUND")
+    assert finding["pids"] == [forked.worker(2)]
+    told = f"(PID {forked.root}) had no NCCL_Y_AROUND, which had been removed for that moment"
+    assert told in str(finding["evidence"])
+    assert "changes NCCL_Y_AROUND around the fork" in finding["remedy"]
+
+
 def test_forked_before_the_parent_set_it(forked: TitledTree) -> None:
     run = cli.judge("--pid", str(forked.root), f"--expect=NCCL_Y_LATE={ON}")
     forks, served = [forked.worker(0)], [forked.worker(3)]
@@ -336,7 +347,7 @@ def odd() -> Iterator[TitledTree]:
 
 
 def test_clearenv(odd: TitledTree) -> None:
-    case = Case("NCCL_Z", 1, "lost", OWN_EXEC, OWN_LIBC, (WORKER, DROPPED))
+    case = Case("NCCL_Z", 1, "lost", OWN_EXEC, OWN_LIBC, (WORKER, DROPPED, PROGRAM))
     run = check(odd, case)
     libc = run.process(odd.worker(1))["environments"]["libc"]
     assert (libc["status"], libc["variables"]) == ("complete", 0)

@@ -141,13 +141,19 @@ def _span(places: list[Place], one: Any) -> Span:
 
 def workers(*arguments: str, cwd: Path | None = None) -> Run:
     """Run `envprobe workers --format json` as a user does."""
-    done = envprobe("workers", "--format", "json", *arguments, cwd=cwd)
+    done = envprobe("workers", *_as_json(arguments), cwd=cwd)
     return Run(done.returncode, done.stdout, done.stderr)
+
+
+def _as_json(arguments: tuple[str, ...]) -> list[str]:
+    """Ask for JSON unless the arguments name a format."""
+    named = any(one.startswith("--format") for one in arguments)
+    return [*arguments] if named else ["--format", "json", *arguments]
 
 
 def judge(*arguments: str) -> Run:
     """Run `envprobe workers` in this process; JSON unless another --format is asked for."""
-    given = ["workers", "--format", "json", *arguments]
+    given = ["workers", *_as_json(arguments)]
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), _in("/"):
         try:

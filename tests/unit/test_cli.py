@@ -9,19 +9,21 @@ from typing import Any
 
 import pytest
 
-from envprobe import cli, cli_wait, cli_workers
+from envprobe import cli, cli_facts, cli_wait, cli_workers
 from envprobe.config import Config, Expectation, Rule
 from envprobe.errors import Exit, TargetGoneError, UndeterminedError, UsageError
-from envprobe.model import Snapshot
+from envprobe.model import Snapshot, Value
 from envprobe.redact import DEFAULT_WANTED, is_wanted
+from envprobe.report.model import Presentation
 from tests.unit.checks.scene import ROOT, Scene, sglang
 
 
 @pytest.fixture(autouse=True)
 def _handlers() -> Iterator[None]:
-    before = signal.getsignal(signal.SIGTERM)
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     yield
-    signal.signal(signal.SIGTERM, before)
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture
@@ -208,5 +210,31 @@ def test_a_root_whose_number_is_reused_is_gone(naps: list[float]) -> None:
 
 
 def test_a_root_that_ends_is_not_waited_for(naps: list[float]) -> None:
-    with pytest.raises(TargetGoneError, match="gone"):
+    with pytest.raises(TargetGoneError, match=r"ended while it was waited for \(process 100\)"):
         waited([sglang(1), TargetGoneError("gone")])
+
+
+def test_a_process_that_never_was_there_is_not_called_ended(naps: list[float]) -> None:
+    with pytest.raises(TargetGoneError, match="never here"):
+        waited([TargetGoneError("never here")])
+
+
+# --- what is masked -------------------------------------------------------------------------------
+
+
+def test_an_expected_part_of_a_credential_is_covered_and_still_compares() -> None:
+    secret = "http://u:topsecret@host/"
+    scene = sglang(2, server={"NCCL_X_URL": secret, "NCCL_ALGO": "Ring"})
+    expected = [Expectation("NCCL_X_URL", Rule.CONTAINS, (Value(b"topsecret"),))]
+    expected += [Expectation("NCCL_ALGO", Rule.EXACT, (Value(b"Tree"),))]
+    snapshot = scene.snapshot()
+    url, algo = cli_facts.covered(Config(tuple(expected)), (snapshot,)).expectations
+    assert (url.values[0].hidden, algo.values[0].hidden) == (True, False)
+    assert url.values == expected[0].values
+    report = cli_workers.judged(
+        (snapshot,), cli_facts.covered(Config(tuple(expected)), (snapshot,))
+    )
+    for kind in cli_workers.FORMATS:
+        shown = cli_workers.render(report, kind, Presentation())
+        assert "topsecret" not in shown
+        assert "Tree" in shown

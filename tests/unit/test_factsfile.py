@@ -299,10 +299,16 @@ def test_a_path_that_cannot_be_used_is_wrong_usage(tmp_path: Path) -> None:
         save(bare(), str(tmp_path / "none" / "x"))
     with pytest.raises(UsageError, match="cannot be read: No such file"):
         load(str(tmp_path / "none"))
-    with pytest.raises(UsageError, match="cannot be read: Is a directory"):
+    with pytest.raises(UsageError, match="no regular file"):
         load(str(tmp_path))
-    with pytest.raises(UsageError, match="no valid path"):
+    with pytest.raises(UsageError, match="cannot be read: Invalid argument"):
         load("a\0b")
+
+
+def test_a_fifo_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    with pytest.raises(UsageError, match="is no regular file"):
+        load(str(tmp_path / "fifo"))
 
 
 def test_a_file_that_is_too_long_is_refused(

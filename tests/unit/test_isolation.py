@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -73,6 +74,7 @@ def test_a_refused_exec_goes_on_as_it_is(calls: Calls, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(os, "execve", refuse)
     isolation.isolate(MAIN, [])
+    assert not signal.pthread_sigmask(signal.SIG_BLOCK, []) & {signal.SIGINT, signal.SIGTERM}
 
 
 def test_pythonpath_is_not_handed_over(

@@ -50,6 +50,28 @@ SECRETS = [
     ("SGLANG_EXTRA_ARGS", b"--port 1 --api-key abcdef"),
     ("NCCL_SOMETHING", b"sk-proj-abcdefghij0123456789"),
     ("SGLANG_MODEL_URL", b"https://u:p@host/model"),
+    ("SSHPASS", b"x"),
+    ("USERPASS", b"x"),
+    ("MYPASS", b"x"),
+    ("GH_PAT", b"x"),
+    ("LDAP_BIND_PW", b"x"),
+    ("ADMIN_PW", b"x"),
+    ("PRIVKEY", b"x"),
+    ("CERT_PEM", b"x"),
+    ("NETRC", b"x"),
+    ("S3_SIG", b"x"),
+    ("SERVICE_ACCOUNT_JSON", b"{}"),
+    ("SALT", b"x"),
+    ("VLLM_MYCREDS", b"x"),
+    ("DB_CRED", b"x"),
+    ("NCCL_LICENSE", b"x"),
+    ("EXTRA", b"u:pw@host:3128"),
+    ("HTTPS_PROXY", b"someone:p:w@[2001:db8::1]:3128"),
+    ("EXTRA", b"--proxy me:pw@host"),
+    ("EXTRA", b"curl -u me:pw x"),
+    ("EXTRA", b"curl -ume:pw x"),
+    ("EXTRA", b"curl --user=me:pw x"),
+    ("EXTRA", b"sshpass -p pw ssh host"),
 ]
 
 ORDINARY = [
@@ -81,6 +103,24 @@ ORDINARY = [
     ("EXTRA", b"/usr/local/lib/python3.11/site-packages/some_package/file"),
     ("EXTRA", b"http://proxy.example:3128"),
     ("DB_PASSWORD", b""),
+    ("PATH", b"/usr/local/bin:/usr/bin"),
+    ("LIBRARY_PATH", b".:/opt/openssl@1.1/lib"),
+    ("MODEL_PATH", b"/models/x"),
+    ("GPU_PASSTHROUGH", b"enabled"),
+    ("PROXY_BYPASS", b"localhost"),
+    ("COMPASS", b"north"),
+    ("NCCL_PATTERN", b"ring"),
+    ("SIGNAL_HANDLING", b"default"),
+    ("BASALT_MODE", b"fast"),
+    ("TORCHINDUCTOR_FIRST_PASS", b"1"),
+    ("SGLANG_SALT", b"7"),
+    ("OMP_PLACES", b"{0:4}:8"),
+    ("IMAGE", b"vllm/vllm-openai:v0.6@sha256:0a1"),
+    ("IMAGE", b"server:v0.6@sha256:0a1"),
+    ("EXTRA", b"docker run -u 1000:1000 x"),
+    ("EXTRA", b"git@github.com:some/project"),
+    ("EXTRA", b"python -u http://host:80/x"),
+    ("NCCL_IB_HCA", b"mlx5_0:1,mlx5_1:1"),
 ]
 
 
@@ -148,6 +188,38 @@ def test_command_lines_hide_what_follows_a_telling_option() -> None:
     assert redact.show_command(("x" * 50,), limit=10) == "xxxxxxx..."
 
 
+@pytest.mark.parametrize(
+    ("argv", "shown"),
+    [
+        ("sshpass -p pw ssh host", "sshpass -p <masked> ssh host"),
+        ("/usr/bin/sshpass -ppw ssh", "/usr/bin/sshpass -p<masked> ssh"),
+        ("mysql -ppw -P 3306", "mysql -p<masked> -P 3306"),
+        ("tool -p pw", "tool -p <masked>"),
+        ("curl -u me:pw https://h/", "curl -u <masked> https://h/"),
+        ("curl --proxy-user me:pw h", "curl --proxy-user <masked> h"),
+        ("curl -ume:pw h", "curl <masked> h"),
+        ("x --proxy u:pw@host:3128", "x --proxy <masked>"),
+        ("ssh -p 22 host", "ssh -p 22 host"),
+        ("docker run -p 8080:80/tcp -u 1000:1000 x", "docker run -p 8080:80/tcp -u 1000:1000 x"),
+        ("mkdir -p /srv/x", "mkdir -p /srv/x"),
+        ("python -u -m sglang", "python -u -m sglang"),
+        ("tool -pages all", "tool -pages all"),
+    ],
+)
+def test_passwords_after_short_options_are_hidden(argv: str, shown: str) -> None:
+    assert redact.show_command(argv.split()) == shown
+    assert redact.mask_words(argv.split()) == shown.split()
+
+
+def test_a_covered_value_compares_and_shows_nothing_even_unmasked() -> None:
+    covered = redact.Covered(b"part")
+    assert covered == Value(b"part")
+    assert Value(b"part") == covered
+    assert covered != Value(b"Part")
+    assert hash(covered) == hash(Value(b"part"))
+    assert redact.show("X", covered, unmask=True) == "<masked, 4 bytes>"
+
+
 def test_sentences_show_values_by_the_rules_of_their_names() -> None:
     sentence = Sentence.of(
         "pid 1\x1b[2J has ",
@@ -196,6 +268,11 @@ def test_values_that_differ_are_shown_differently_unless_masked(one: bytes, two:
         b"bearer  ",
         b"A1b",
         b" ",
+        b",a:b@c",
+        b",a:",
+        b" -u a",
+        b" a:" + b"b" * 250,
+        b"sshpass -p ",
     ],
 )
 def test_a_hostile_megabyte_costs_bounded_time(piece: bytes) -> None:

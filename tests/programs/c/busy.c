@@ -1,7 +1,7 @@
 /* busy MODE FILE [MAPPINGS]: works without end, counting rounds in the first eight bytes of FILE.
  *
  * "loop" only computes; "faults" maps, touches and unmaps memory, which needs the lock of the address
- * space for writing. It has MAPPINGS more mappings than it needs, reports "ready", and ends with its
+ * space for writing; "idle" does nothing at all. It has MAPPINGS more mappings than it needs, reports "ready", and ends with its
  * parent.
  */
 #define _GNU_SOURCE
@@ -58,6 +58,8 @@ int main(int argc, char **argv)
     prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
     if (write(1, "ready\n", 6) != 6)
         return 4;
+    while (strcmp(argv[1], "idle") == 0)
+        pause();
     void (*round)(void) = strcmp(argv[1], "faults") == 0 ? fault : compute;
     for (;;) {
         round();

@@ -40,6 +40,7 @@ from tests.unit.checks.scene import (
 )
 
 RING = {"NCCL_ALGO": "Ring"}
+ENVIRONS = (View.EXEC, View.LIBC)
 
 
 def lost_in_one() -> Scene:
@@ -51,6 +52,41 @@ def test_a_healthy_server_with_all_that_is_expected_gives_nothing() -> None:
     scene = sglang(2, server={**RING, "PYTHONPATH": "/opt/hooks", "EMPTY": ""})
     result = scene.run("NCCL_ALGO=Ring", "NCCL_ALGO", "PYTHONPATH~=/opt/hooks", "EMPTY=", "!GONE")
     assert result.findings == ()
+
+
+# --- words ---------------------------------------------------------------------------------------
+
+
+def test_a_masked_value_that_looks_like_the_expected_one_is_said_to_be_another() -> None:
+    scene = sglang(1, server={"HF_TOKEN": "hf_aaaaaaaaaaaaaaaaaaaa"})
+    finding = one(scene.run("HF_TOKEN=hf_bbbbbbbbbbbbbbbbbbbb"), "env-wrong-value")
+    assert ", which is another value than expected; expected: " in text(finding.message)
+    plain = sglang(1, server=RING).run("NCCL_ALGO=Tree")
+    assert "another value" not in text(one(plain, "env-wrong-value").message)
+
+
+def test_that_the_value_is_proved_and_its_way_is_not_is_said() -> None:
+    scene = worker(sglang(2, server=RING, server_exec={}), 111, {}, exec={})
+    scene.change(111, title=("sglang::scheduler_TP1",))
+    finding = one(scene.run("NCCL_ALGO=Ring"), "env-missing")
+    assert finding.confidence is Confidence.PROVED
+    assert finding.breaks[0].confidence is Confidence.INFERRED
+    assert text(finding.message).endswith("(the value is proved; why it was lost is inferred).")
+    scene = worker(sglang(1, server=RING, wipe=True), 110, {})
+    message = text(one(scene.run("NCCL_ALGO=Ring"), "env-missing").message)
+    assert message.endswith("(the value is proved; where it was lost is inferred).")
+    scene = worker(sglang(1, server=RING), 110, {})
+    message = text(one(scene.run("NCCL_ALGO=Ring"), "env-missing").message)
+    assert "inferred" not in message
+
+
+def test_a_mistyped_name_is_asked_about() -> None:
+    finding = one(sglang(1, server=RING).run("NCCL_ALOG=Ring"), "env-missing")
+    assert text(finding.remedy).startswith("Did you mean NCCL_ALGO? Set NCCL_ALOG ")
+    # What somebody has, and lost, is a name of somebody.
+    scene = worker(sglang(1, server={"NCCL_ALOG": "Ring"}), 110, {})
+    assert "mean" not in text(one(scene.run("NCCL_ALOG"), "env-missing").remedy)
+    assert "mean" not in text(one(sglang(1).run("NCCL_ALGO"), "env-missing").remedy)
 
 
 # --- env-missing ---------------------------------------------------------------------------------
@@ -273,6 +309,15 @@ def test_a_forbidden_variable_whose_value_was_not_read_is_there_all_the_same() -
     assert "not read in this scan" in text(unknown.message)
 
 
+def test_a_variable_whose_value_nobody_read_is_forbidden_with_any_route() -> None:
+    scene = sglang(1)
+    for pid in (ROOT, 110):
+        entries = {**values(BASE), "SHELL": None}
+        views = [Environment(view, EnvironmentStatus.COMPLETE, entries) for view in ENVIRONS]
+        scene = view_of(scene, pid, *views)
+    assert "SHELL is set" in text(one(scene.run("!SHELL"), "env-forbidden").message)
+
+
 # --- env-unknown ---------------------------------------------------------------------------------
 
 
@@ -283,7 +328,9 @@ def test_what_cannot_be_read_is_neither_missing_nor_right() -> None:
     assert (finding.pids, finding.undetermined) == ((111,), True)
     assert "NCCL_ALGO and NCCL_PROTO" in text(finding.message)
     assert finding.variable == ""
-    assert "no ptrace" in text(finding.message)
+    # The reason is told once, by the check that speaks of the worker.
+    assert text(finding.message).endswith("(PID 111): see worker-unreadable (EP002).")
+    assert "no ptrace" in text(one(result, "worker-unreadable").message)
     assert text(finding.remedy) == "Run as root."
     assert {"env-missing", "env-forbidden", "env-wrong-value"}.isdisjoint(slugs(result))
 

@@ -44,7 +44,9 @@ def test_a_variable_that_the_whole_server_lost() -> None:
     message = text(finding.message)
     assert "NCCL_ALGO was Ring upstream and is absent" in message
     assert "lost between" in message
-    assert "the exec view of server (PID 200)." in message
+    assert message.endswith(
+        "the exec view of server (PID 200) (the value is proved; why it was lost is inferred)."
+    )
     assert "The causes are told for scheduler TP0 (PID 110); 1 more has the same." in evidence(
         finding
     )
@@ -86,6 +88,31 @@ def test_what_a_worker_removes_itself_is_lost_too() -> None:
     scene = sglang(1, server={"NCCL_DEBUG": "INFO"})
     finding = one(worker(scene, 110, {}).run(), "lost-on-the-way")
     assert "lost in scheduler TP0 (PID 110), between its exec view" in text(finding.message)
+
+
+def test_a_difference_between_peers_tells_it_instead_with_its_causes() -> None:
+    """The shell lost it for all, and one worker set it again: one variable, one finding."""
+    scene = wrapped({"NCCL_DEBUG": "INFO"}, {})
+    scene = worker(scene, 111, {"NCCL_DEBUG": "TRACE"}, exec={})
+    result = scene.run()
+    finding = one(result, "peers-differ")
+    assert slugs(result) == {"peers-differ"}
+    told = evidence(finding)
+    assert "scheduler TP1 (PID 111) changed it after the start" in told
+    assert "The causes are told for scheduler TP0 (PID 110); 1 more has the same." in told
+    (lost,) = scene.context().routing.routes[110, "NCCL_DEBUG"].breaks
+    assert all(text(cause.sentence) in told for cause in lost.causes)
+    sentences = [text(sentence) for sentence in finding.evidence]
+    assert len([one for one in sentences if one.startswith("Lost between")]) == 1
+    # Where that finding is ignored, the loss is told on its own.
+    ignored = scene.run(ignore={"peers-differ": "known"})
+    assert "lost-on-the-way" in slugs(ignored)
+
+
+def test_masked_values_that_look_alike_are_said_to_differ() -> None:
+    before, after = "hf_aaaaaaaaaaaaaaaaaaaa", "hf_bbbbbbbbbbbbbbbbbbbb"
+    finding = one(wrapped({"HF_TOKEN": before}, {"HF_TOKEN": after}).run(), "changed-on-the-way")
+    assert " upstream and is another value, hf_b" in text(finding.message)
 
 
 def test_a_broken_expectation_tells_it_instead() -> None:

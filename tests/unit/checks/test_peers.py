@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from envprobe.checks.finding import Severity
-from envprobe.model import Confidence, Environment, EnvironmentStatus, Role, View
+from envprobe.model import Confidence, EdgeKind, Environment, EnvironmentStatus, Role, View
 from envprobe.routes.variables import rank_critical
 from tests.unit.checks.scene import (
     BASE,
@@ -22,6 +22,7 @@ from tests.unit.checks.scene import (
     slugs,
     text,
     view_of,
+    wiped,
     worker,
 )
 
@@ -63,6 +64,7 @@ def test_a_rank_that_differs_in_a_critical_variable_is_an_error(name: str) -> No
     assert "absent in scheduler TP3 (PID 113)" in message
     told = evidence(finding)
     assert rank_critical(name) in told
+    assert "had at the exec was not read" not in told
     assert "Not known in" not in told
     assert "changed it after the start" not in told
     assert "Absent means" not in told
@@ -273,9 +275,54 @@ def test_a_critical_difference_stays_an_error_though_known_code_wrote_it() -> No
 def test_a_difference_that_an_expectation_tells_is_not_told_again_as_a_warning() -> None:
     scene = without("CUDA_MODULE_LOADING", "LAZY")
     assert slugs(scene.run("CUDA_MODULE_LOADING=LAZY")) == {"env-missing"}
-    # That ranks of one job disagree is told all the same: it says what will happen.
+    # What happens when ranks of one job disagree is told there too.
     scene = without("NCCL_PROTO", "Simple")
-    assert slugs(scene.run("NCCL_PROTO=Simple")) == {"env-missing", "peers-differ-critical"}
+    result = scene.run("NCCL_PROTO=Simple")
+    assert slugs(result) == {"env-missing"}
+    assert evidence(one(result, "env-missing")).count(rank_critical("NCCL_PROTO")) == 1
+    whole = sglang(2).run("NCCL_PROTO=Simple")
+    assert "When ranks differ" not in evidence(one(whole, "env-missing"))
+
+
+def test_an_expectation_that_tells_of_some_or_is_ignored_hides_no_difference() -> None:
+    three = worker(without("NCCL_PROTO", "Simple"), 112, {}, exec={"NCCL_PROTO": "LL"})
+    three = worker(three, 112, {"NCCL_PROTO": "LL"}, exec={"NCCL_PROTO": "LL"})
+    assert "peers-differ-critical" in slugs(three.run("!NCCL_IB_DISABLE"))
+    assert "peers-differ-critical" not in slugs(three.run("NCCL_PROTO=Simple"))
+    ignored = without("NCCL_PROTO", "Simple").run(
+        "NCCL_PROTO=Simple", ignore={"env-missing": "known"}
+    )
+    assert slugs(ignored) == {"peers-differ-critical"}
+
+
+def test_strict_makes_a_difference_of_now_undetermined() -> None:
+    scene = worker(sglang(2, server={"NCCL_PROTO": "Simple"}), 111, {})
+    assert not one(scene.run(), "peers-differ").undetermined
+    finding = one(scene.run(strict=True), "peers-differ")
+    assert (finding.undetermined, finding.pids) == (True, (111,))
+    assert "With --strict this counts as undetermined" in evidence(finding)
+    other = without("CUDA_MODULE_LOADING", "LAZY")
+    assert not one(other.run(strict=True), "peers-differ").undetermined
+
+
+@pytest.mark.parametrize("kind", [EdgeKind.FORK, EdgeKind.FORKSERVER])
+def test_a_fork_child_that_differs_from_its_image_differs_only_now(kind: EdgeKind) -> None:
+    given = {"NCCL_PROTO": "Simple"}
+    scene = Scene().add(ROOT, exec=given, title=SERVER)
+    for rank, now in enumerate((given, {})):
+        fields = {"kind": kind, "image_owner": ROOT}
+        scene.add(110 + rank, ROOT, role=scheduler(rank), exec=given, libc=now, **fields)
+    finding = one(scene.run(), "peers-differ")
+    assert (finding.severity, finding.pids) == (Severity.WARNING, (111,))
+    assert "at their exec: it was changed after the start" in evidence(finding)
+    assert one(scene.run(strict=True), "peers-differ").undetermined
+    # The owner's block gone, the child's own copy still tells; both gone, nothing does.
+    scene = view_of(scene, ROOT, wiped())
+    assert one(scene.run(), "peers-differ").pids == (111,)
+    scene = view_of(view_of(scene, 110, wiped()), 111, wiped())
+    finding = one(scene.run(), "peers-differ-critical")
+    assert (finding.severity, finding.confidence) == (Severity.ERROR, Confidence.INFERRED)
+    assert "had at the exec was not read" in evidence(finding)
 
 
 def test_a_name_that_nobody_asked_for_is_not_compared() -> None:

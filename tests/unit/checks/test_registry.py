@@ -192,7 +192,9 @@ def test_what_could_not_be_determined_is_never_ignored() -> None:
 
 
 def test_the_worst_findings_come_first_and_else_in_the_order_of_the_checks() -> None:
-    scene = worker(sglang(2, server={**RING, "NCCL_DEBUG": "INFO"}, wipe=True), 111, {})
+    scene = worker(
+        sglang(2, server={**RING, "NCCL_DEBUG": "INFO", "NCCL_PROTO": "LL"}, wipe=True), 111, {}
+    )
     result = scene.run("NCCL_ALGO")
     order = [check.slug for check in CHECKS]
     keys = [(-one.severity.rank, order.index(one.check)) for one in result.findings]

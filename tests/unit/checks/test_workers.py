@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from envprobe.config import Expectation, Rule
 from envprobe.model import (
     BlockState,
     Confidence,
+    Death,
     EdgeKind,
     Environment,
     EnvironmentStatus,
@@ -350,6 +352,67 @@ def test_a_helper_that_ended_during_the_scan_is_no_finding() -> None:
     assert slugs(scene.run()) == set()
 
 
+def dead(scene: Scene, pid: int, **fields: Any) -> Scene:
+    """Let a process be a zombie since before the scan, as the collector describes one."""
+    role = dataclasses.replace(scene.processes[pid].role, worker=False, ranks={})
+    views = {view: refused(view) for view in (View.EXEC, View.LIBC)}
+    given = {"death": Death.BEFORE, "was_worker": True, "role": role, "title": (), **fields}
+    return scene.change(pid, state="Z", ended=True, environments=views, exe=None, **given)
+
+
+def test_a_dead_worker_is_one_error_beside_its_absent_rank() -> None:
+    scene = sglang(4, server={"NCCL_ALGO": "Ring"})
+    result = dead(scene, 112, comm="sglang::schedul").run("NCCL_ALGO=Ring")
+    assert slugs(result) == {"worker-vanished", "workers-missing"}
+    finding, missing = one(result, "worker-vanished"), one(result, "workers-missing")
+    assert text(finding.message) == (
+        "scheduler (PID 112) is dead (zombie), since before the scan: its parent has not"
+        " collected it."
+    )
+    assert (finding.severity, finding.confidence) == (Severity.ERROR, Confidence.PROVED)
+    assert finding.pids == (112,)
+    assert "sglang::schedul" in evidence(finding)
+    assert text(missing.message).startswith("3 of 4 workers of")
+    assert text(missing.message).endswith("; absent: TP2.")
+
+
+def test_a_worker_that_died_during_the_scan_is_not_said_to_be_dead_before() -> None:
+    finding = one(dead(sglang(2), 111, death=Death.DURING).run(), "worker-vanished")
+    assert "died during the scan and is dead (zombie)" in text(finding.message)
+    assert "before the scan" not in text(finding.message)
+
+
+def test_a_dead_child_that_may_have_been_a_worker_is_a_warning() -> None:
+    scene = dead(sglang(2).add(120, ROOT), 120, role=Role("dead child"), was_worker=None)
+    finding = one(scene.run(), "worker-vanished")
+    assert (finding.severity, finding.confidence) == (Severity.WARNING, Confidence.INFERRED)
+    assert "python3 (PID 120) is dead (zombie)" in text(finding.message)
+    assert "it may have been a worker" in text(finding.message)
+
+
+def test_a_dead_helper_is_no_finding() -> None:
+    scene = dead(sglang(2).add(120, ROOT), 120, role=Role("shell"), was_worker=False)
+    assert slugs(scene.run()) == set()
+
+
+def test_an_expectation_of_a_role_does_not_ask_the_dead() -> None:
+    scene = dead(sglang(2, server={"NCCL_ALGO": "Ring"}), 111)
+    wanted = Expectation("NCCL_ALGO", Rule.EXACT, (Value(b"Ring"),), role="scheduler")
+    assert slugs(scene.run(wanted)) == {"worker-vanished"}
+
+
+@pytest.mark.parametrize(("was", "says"), [(True, "were workers"), (None, "may have been workers")])
+def test_where_all_workers_are_dead_nothing_is_starting(was: bool | None, says: str) -> None:
+    scene = sglang(2)
+    for pid in (110, 111):
+        dead(scene, pid, was_worker=was)
+    scene.fields["ended"] = scene.processes[ROOT].start_time + 1
+    finding = one(scene.run(), "no-workers")
+    assert f"are dead (zombie) and {says}" in evidence(finding)
+    assert "starting" not in evidence(finding)
+    assert "--wait" not in text(finding.remedy)
+
+
 def test_a_worker_that_ended_is_not_called_unreadable_too() -> None:
     scene = view_of(sglang(2).change(111, ended=True), 111, refused(View.LIBC))
     assert "worker-unreadable" not in slugs(scene.run())
@@ -365,9 +428,35 @@ def test_a_worker_of_a_dead_launch_is_reported_and_not_judged() -> None:
     finding = one(result, "orphan-worker")
     assert (finding.severity, finding.pids) == (Severity.WARNING, (300,))
     assert "SGLANG_RUN_ID is old" in evidence(finding)
-    assert "kill 300" in text(finding.remedy)
+    assert finding.confidence is Confidence.INFERRED
+    assert "`ps -o pid,ppid,user,lstart,cmd -p 300`" in text(finding.remedy)
+    assert "kill" not in text(finding.remedy)
     assert slugs(result) == {"orphan-worker"}
     assert one(scene.run(workers={"scheduler": 3}), "workers-missing").pids == (110, 111)
+
+
+def test_an_orphan_of_another_user_is_only_noted() -> None:
+    scene = sglang(1)
+    for pid, uid in ((300, 1000), (301, 2000)):
+        fields = {"kind": EdgeKind.UNKNOWN, "orphan": True, "uid": uid}
+        scene.add(pid, None, role=scheduler(0), **fields)
+    found = {one.severity: one.pids for one in of(scene.run(), "orphan-worker")}
+    assert found == {Severity.WARNING: (300,), Severity.INFO: (301,)}
+
+
+def test_of_many_orphans_some_are_listed() -> None:
+    scene = sglang(1)
+    for pid in range(300, 325):
+        scene.add(pid, None, role=scheduler(0), kind=EdgeKind.UNKNOWN, orphan=True)
+    assert "319` (and 5 more)" in text(one(scene.run(), "orphan-worker").remedy)
+
+
+def test_the_reason_why_a_worker_was_not_read_does_not_say_it_twice() -> None:
+    reason = "the live C environ cannot be read: it runs as another user"
+    scene = view_of(sglang(1), 110, refused(View.LIBC, reason))
+    assert text(one(scene.run(), "worker-unreadable").message) == (
+        "The libc view of scheduler TP0 (PID 110) cannot be read: it runs as another user."
+    )
 
 
 def test_an_orphan_of_a_named_role_is_not_judged_either() -> None:

@@ -466,3 +466,68 @@ def test_a_loop_of_parents_ends() -> None:
     one, two = member(10, 11, PLAIN), member(11, 10, PLAIN)
     found = Roles(Listing([one, two]))
     assert (found[10].name, found[11].name) == ("python", "python")
+
+
+def zombie(pid: int, ppid: int, comm: str = "python3", *, forked: bool = False) -> Member:
+    one = member(pid, ppid, comm=comm, exe=None, forked=forked, random="")
+    return dataclasses.replace(one, state="Z")
+
+
+@pytest.mark.parametrize("command", [PLAIN, SERVER, ("torchrun", "x.py")])
+@pytest.mark.parametrize(
+    ("comm", "was"),
+    [
+        ("python3.11", None),
+        ("pt_main_thread", None),
+        ("sh", False),
+        ("ptxas", False),
+        ("sglang::schedul", True),
+        ("sglang::detoken", False),
+    ],
+)
+def test_what_a_dead_child_of_a_launcher_was(
+    command: tuple[str, ...], comm: str, was: bool | None
+) -> None:
+    launcher = member(10, 1, command)
+    found = roles(launcher, member(11, 10, SPAWN), zombie(12, 10, comm))
+    assert found.was_worker(12) is was
+
+
+def test_a_dead_child_is_called_what_its_siblings_are_called() -> None:
+    launcher, sibling = member(10, 1, PLAIN), member(11, 10, SPAWN, comm="engine")
+    found = roles(launcher, sibling, zombie(12, 10, "engine"), zombie(13, 10, "other"))
+    assert (found.was_worker(12), found.was_worker(13)) == (None, False)
+
+
+def test_a_dead_fork_may_have_been_a_worker_only_where_forks_are() -> None:
+    for command, was in ((PLAIN, None), (VLLM, None), (SERVER, False)):
+        found = roles(member(10, 1, command), zombie(12, 10, "any", forked=True))
+        assert found.was_worker(12) is was
+
+
+def test_a_dead_child_of_a_forkserver_may_have_been_a_worker_where_those_are() -> None:
+    for command, was in ((PLAIN, None), (VLLM, None), (SERVER, False)):
+        launcher, server = member(10, 1, command), member(11, 10, FORKSERVER)
+        found = roles(launcher, server, zombie(12, 11, forked=True))
+        assert found.was_worker(12) is was
+
+
+def test_a_dead_child_of_a_worker_or_of_no_launcher_was_none() -> None:
+    launcher = member(10, 1, SERVER)
+    worker = member(11, 10, "sglang::scheduler_TP0", comm="sglang::schedul")
+    found = roles(launcher, worker, zombie(12, 11), zombie(13, 1))
+    assert (found.was_worker(12), found.was_worker(13)) == (False, False)
+    shell = member(20, 1, ("bash",), comm="bash", exe="/bin/bash")
+    above = member(21, 1, ("python3", "manage.py"))
+    server = member(22, 21, SERVER)
+    found = roles(shell, zombie(23, 20), above, server, zombie(24, 21))
+    assert (found.was_worker(23), found.was_worker(24)) == (False, False)
+
+
+def test_what_died_after_it_was_listed_was_what_its_title_says() -> None:
+    launcher = member(10, 1, SERVER)
+    titled = dataclasses.replace(zombie(11, 10), title=("sglang::scheduler_TP1",))
+    untitled = dataclasses.replace(zombie(12, 10), title=SPAWN)
+    tracker = dataclasses.replace(zombie(13, 10), title=TRACKER)
+    found = roles(launcher, titled, untitled, tracker)
+    assert [found.was_worker(pid) for pid in (11, 12, 13)] == [True, None, False]

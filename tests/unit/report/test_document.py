@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import enum
 import json
 from typing import Any
@@ -11,6 +12,7 @@ import jsonschema
 import pytest
 
 from envprobe import factsfile, tables
+from envprobe.errors import TargetGoneError
 from envprobe.model import (
     BlockState,
     Carries,
@@ -22,7 +24,7 @@ from envprobe.model import (
     Vanished,
     View,
 )
-from envprobe.report import document
+from envprobe.report import document, failure
 from envprobe.report.model import Presentation, Report
 from envprobe.routes.types import CauseId, Change, ReadTime
 from tests.unit.checks.scene import Scene, libc_view, refused, sglang, worker
@@ -186,3 +188,33 @@ def hostile() -> Scene:
 def test_every_report_is_valid(made: Report, show_all: bool) -> None:
     found = parsed(made, show_all=show_all)
     assert found["verdict"]["exit"] == made.exit
+
+
+def test_exit_zero_changes_nothing_but_says_so() -> None:
+    made = report(worker(sglang(2, server=HEALTHY), 111, {}), "NCCL_PROTO=Simple")
+    plain, only = parsed(made), parsed(dataclasses.replace(made, exit_zero=True))
+    assert plain["verdict"]["exit_zero"] is False
+    assert only["verdict"] == {**plain["verdict"], "exit_zero": True}
+    assert only["verdict"]["exit"] == 1
+
+
+def test_an_error_is_a_document_of_its_own_that_no_reader_takes_for_a_report() -> None:
+    error = TargetGoneError("there is no process 7\nu://a:topsecret@h \x1b[2J", "Look it up.")
+    shown = failure.render(error, "json")
+    assert shown.isascii()
+    found = json.loads(shown)
+    validator = jsonschema.Draft202012Validator(SCHEMA)
+    validator.validate(found)
+    assert found["verdict"]["exit"] == 4
+    assert found["error"]["message"].startswith("there is no process 7 <masked>")
+    assert found["error"]["remedy"] == "Look it up."
+    report_ = parsed(report(sglang(1)))
+    for bad in (
+        {**report_, **found},
+        {**found, "scans": []},
+        {**report_, "verdict": found["verdict"]},
+    ):
+        assert not validator.is_valid(bad)
+    assert failure.render(error, "text") == (
+        "NO REPORT: there is no process 7 <masked> \\x1b[2J (exit 4). Look it up.\n"
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from envprobe.config import Config
-from envprobe.model import EnvironmentStatus, View
+from envprobe.model import EnvironmentStatus, Role, View
 from envprobe.report import matrix
 from envprobe.routes.types import InTime
 from tests.unit.checks.scene import Scene, libc_view, refused, sglang, worker
@@ -140,3 +140,25 @@ def test_helpers_are_columns_only_when_somebody_speaks_of_them() -> None:
     focus = matrix.Focus(Config(expectations=(expected,)), ())
     labels = {one.label for one in matrix.build(made.routing, launch, focus).columns}
     assert "resource tracker" in labels
+
+
+def heads(scene: Scene) -> list[str]:
+    return [column.label for column in table(scene).columns]
+
+
+def test_workers_without_a_rank_are_told_apart_by_their_pid() -> None:
+    scene = sglang(2, server=HEALTHY)
+    for pid in (110, 111):
+        scene.change(pid, role=Role("worker", "vllm", worker=True))
+    assert heads(scene) == ["server", "worker 110, worker 111"]
+    assert heads(worker(scene, 111, {"NCCL_ALGO": "Ring"})) == [
+        "server",
+        "worker 110",
+        "worker 111",
+    ]
+
+
+def test_workers_with_the_same_rank_are_told_apart_by_their_pid() -> None:
+    scene = sglang(2, server=HEALTHY)
+    scene.change(111, role=scene.processes[110].role)
+    assert heads(scene) == ["server", "TP0 110, TP0 111"]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from envprobe.checks.finding import Severity
 from envprobe.errors import Exit
-from envprobe.model import View
+from envprobe.model import Role, View
 from envprobe.report import labels, text
 from envprobe.report.model import Presentation, Report
 from tests.unit.checks.scene import Scene, refused, sglang, worker
@@ -143,3 +145,42 @@ def test_several_scans_are_one_verdict_by_precedence() -> None:
     assert made.exit is Exit.FINDING
     assert "6 workers of 2 launches (exit 1)" in rendered(made).splitlines()[0]
     assert made.counts["error"] == bad.counts["error"]
+
+
+def test_what_nobody_could_read_is_not_called_absent() -> None:
+    scene = sglang(2, server=HEALTHY)
+    for pid in (100, 110, 111):
+        environments = {**scene.processes[pid].environments, View.LIBC: refused(View.LIBC)}
+        scene.change(pid, environments=environments)
+    shown = rendered(report(scene, "NCCL_X"))
+    assert "NCCL_X    (not read)  ?" in shown
+    assert "(not set)" not in shown
+    absent = rendered(report(sglang(2, server=HEALTHY), "NCCL_X"))
+    assert "NCCL_X    (not set)  -" in absent
+
+
+def test_a_value_takes_the_width_that_is_free() -> None:
+    value = "/one/directory/of/many:" * 5
+    made = report(sglang(2, server={"PYTHONPATH": value}), "PYTHONPATH")
+    wide, narrow = rendered(made, width=200), rendered(made, width=80)
+    assert f"PYTHONPATH  {value}  " in wide
+    assert "=: PYTHONPATH" not in wide
+    assert f"PYTHONPATH  {value[:40]}" in narrow
+    assert "=: PYTHONPATH is" in narrow
+
+
+def test_exit_zero_is_said_beside_what_was_found() -> None:
+    made = dataclasses.replace(report(broken(), "NCCL_PROTO=Simple"), exit_zero=True)
+    assert "(exit 0 by --exit-zero, would be 1)" in rendered(made, width=110).splitlines()[0]
+    holds = dataclasses.replace(report(sglang(2, server=HEALTHY)), exit_zero=True)
+    assert rendered(holds, width=110).splitlines()[0].endswith("(exit 0)")
+
+
+@pytest.mark.parametrize(
+    ("comm", "exe", "name"),
+    [("launch", "/bin/x", "launch"), (" ", "/bin/x", "x"), ("", None, "process")],
+)
+def test_a_process_without_a_title_is_still_named(comm: str, exe: str | None, name: str) -> None:
+    scene = sglang(1, server=HEALTHY)
+    scene.change(100, role=Role(""), title=("", " "), comm=comm, exe=exe)
+    assert f"the only worker of {name} (PID 100) on h" in rendered(report(scene)).splitlines()[0]

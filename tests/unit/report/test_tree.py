@@ -7,7 +7,7 @@ import dataclasses
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envprobe.model import Edge, EdgeKind, Role
+from envprobe.model import Death, Edge, EdgeKind, Role
 from envprobe.report import tree
 from tests.unit.checks.scene import ROOT, Scene, sglang
 
@@ -34,6 +34,16 @@ def test_many_alike_are_folded_and_one_with_a_remark_is_not() -> None:
     assert len(lines["4 x compile worker"].pids) == 4
     assert len(lines["19 x scheduler TP0-TP2, TP4-TP19"].pids) == 19
     assert lines["scheduler TP3"].remarks == ("ended during the scan",)
+
+
+def test_the_dead_are_not_said_to_have_ended_during_the_scan() -> None:
+    scene = sglang(3)
+    scene.change(110, state="Z", ended=True, death=Death.BEFORE)
+    scene.change(111, state="Z", ended=True, death=Death.DURING)
+    scene.change(112, state="Z")
+    remarks = {one.pids: one.remarks for one in tree.build(scene.snapshot())}
+    assert remarks[(110,)] == remarks[(111,)] == ("dead (zombie)",)
+    assert remarks[(112,)] == ("its main thread has ended, others run",)
 
 
 def test_sixteen_workers_stay_apart() -> None:

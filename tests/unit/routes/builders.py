@@ -29,6 +29,12 @@ from envprobe.routes.types import Break, Cause, CauseId, Route, Routing
 Variables = Mapping[str, str]
 
 PYTHON = "/usr/bin/python3.11"
+SPAWNED = (
+    "python3",
+    "-c",
+    "from multiprocessing.spawn import spawn_main; spawn_main(tracker_fd=5, pipe_handle=7)",
+    "--multiprocessing-fork",
+)
 WORKER = Role("scheduler", "sglang", {"tp": 0}, worker=True)
 SERVER = Role("server", "sglang")
 TRACKER = Role("resource tracker")
@@ -126,7 +132,7 @@ class Tree:
             "start_time": self.ticks / 100,
             "uid": 1000,
             "comm": "python3",
-            "title": ("python3", "main.py"),
+            "title": SPAWNED if kind is EdgeKind.SPAWN else ("python3", "main.py"),
             "exe": PYTHON,
             "role": role,
             "edge": Edge(**{**made, "evidence": ("seen so",), **(edge or {})}),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from envprobe.model import Carries, Confidence, EdgeKind, View
+from envprobe.model import Carries, Confidence, EdgeKind, Role, View
 from envprobe.routes.types import CauseId, InTime
 from tests.unit.routes.builders import (
     FORKSERVER,
@@ -318,6 +318,20 @@ def test_a_spawn_child_of_another_executable_may_have_come_through_a_wrapper() -
     assert CauseId.REWRITTEN_BY_PROGRAM in {one.id for one in tree.route(2).breaks[0].causes}
 
 
+def test_a_spawn_child_behind_a_title_may_have_execd_itself_once_more() -> None:
+    """It keeps its start time and its end of the tracker's pipe: nothing tells that apart."""
+    titled = {"title": ("sglang::scheduler_TP0",)}
+    tree = Tree().add(1, exec=A).worker(2, 1, exec={}, **titled)
+    assert said(tree.route(2)) == [
+        "lost libc(1)>exec(2) inferred: dropped-around-spawn + rewritten-by-program"
+    ]
+    sentence = text(the_cause(tree.route(2), CauseId.REWRITTEN_BY_PROGRAM).sentence)
+    assert "or scheduler TP0 itself before it exec'd once more" in sentence
+    # Its own command line would show that it runs what multiprocessing started.
+    tree = Tree().add(1, exec=A).worker(2, 1, exec={})
+    assert said(tree.route(2)) == ["lost libc(1)>exec(2) proved: dropped-around-spawn"]
+
+
 def test_numa_binding_starts_spawn_children_through_a_shell() -> None:
     numa = {"SGLANG_NUMA_BIND_V2": "1"}
     tree = Tree().add(1, exec={**A, **numa}).worker(2, 1, exec=numa)
@@ -365,6 +379,33 @@ def test_sudo_took_it_away() -> None:
     assert said(route) == ["lost exec(1)>exec(2) proved: rewritten-by-program"]
     cause = the_cause(route, CauseId.REWRITTEN_BY_PROGRAM)
     assert "sudoers(5)" in text(*cause.evidence_for)
+
+
+@pytest.mark.parametrize("launcher", ["timeout", "container init", "exec in place"])
+def test_a_program_that_changes_no_variable_is_not_blamed(launcher: str) -> None:
+    edge = {"launcher": launcher}
+    tree = Tree().add(1, exec=A, comm="tini", role=Role("wrapper"))
+    route = tree.worker(2, 1, EdgeKind.EXEC, exec={}, edge=edge).route(2)
+    assert said(route) == ["lost libc(1)>exec(2) proved: rewritten-by-program"]
+    cause = the_cause(route, CauseId.REWRITTEN_BY_PROGRAM)
+    assert text(cause.sentence) == (
+        "A program that exec'd between wrapper (PID 1) and scheduler TP0 (PID 2) (env, a shell,"
+        " sudo) removed X; tini itself changes no variable."
+    )
+    assert text(cause.remedy).startswith("Look at the command that wrapper (PID 1) runs")
+
+
+@pytest.mark.parametrize(("name", "dropped"), [("NCCL_X", False), ("NCCL_X.Y", True)])
+def test_dash_drops_only_names_that_are_no_identifiers(name: str, dropped: bool) -> None:
+    tree = Tree().add(1, exec={name: "a"}).worker(2, 1, EdgeKind.EXEC, exec={}, edge=DASH)
+    cause = the_cause(tree.route(2, name), CauseId.REWRITTEN_BY_PROGRAM)
+    assert ("no identifiers" in text(*cause.evidence_for)) is dropped
+    assert text(cause.sentence).startswith(
+        "dash (server (PID 1)), or a program that it ran and that exec'd scheduler TP0 (PID 2),"
+    )
+    # Where dash started the root, it left out what it cannot hold, and nothing else.
+    root = Tree().add(1, edge=DASH).worker(2, 1).route(2, name)
+    assert (CauseId.REWRITTEN_BY_PROGRAM in {one.id for one in root.breaks[0].causes}) is dropped
 
 
 def test_dash_keeps_the_last_of_duplicates() -> None:
@@ -431,8 +472,33 @@ def test_a_fork_child_of_a_parent_that_always_had_it_may_have_been_forked_withou
     tree = Tree().add(1, exec=A).worker(2, 1, EdgeKind.FORK, exec=A, libc={})
     route = tree.route(2)
     assert said(route) == ["lost libc(1)>libc(2) inferred: changed-in-worker + fork-child"]
-    against = text(*the_cause(route, CauseId.FORK_CHILD).evidence_against)
-    assert "changed and changed back" in against
+    cause = the_cause(route, CauseId.FORK_CHILD)
+    assert "changed and changed back" in text(*cause.evidence_against)
+    assert text(cause.sentence) == (
+        "scheduler TP0 (PID 2) was forked while server (PID 1) had no X, which had been removed for"
+        " that moment, and keeps the memory of that time."
+    )
+    assert text(cause.remedy) == (
+        "Look in the code of server (PID 1) for what changes X around the fork."
+    )
+
+
+@pytest.mark.parametrize(
+    ("parent", "child", "words"),
+    [
+        (A, NOTHING, "before server (PID 1) set X, or while server (PID 1) had no X"),
+        (A, B, "or while server (PID 1) had another value of X for that moment"),
+        (NOTHING, A, "removed X, or while server (PID 1) had X, which had been set for that"),
+    ],
+)
+def test_a_fork_before_a_change_or_within_one(
+    parent: dict[str, str], child: dict[str, str], words: str
+) -> None:
+    tree = Tree().add(1, exec={"X": "other"}, libc=parent)
+    route = tree.worker(2, 1, EdgeKind.FORK, exec={}, libc=child).route(2)
+    cause = the_cause(route, CauseId.FORK_CHILD)
+    assert words in text(cause.sentence)
+    assert "before the fork. Look in the code of server" in text(cause.remedy)
 
 
 def test_a_child_of_a_forkserver_that_always_had_it_lost_it_itself() -> None:

@@ -9,7 +9,7 @@ import pytest
 from envprobe import tables
 from envprobe.model import Value
 from envprobe.routes import variables
-from envprobe.routes.programs import FILTERS, PYTHON, STARTS_AFRESH
+from envprobe.routes.programs import LEAVES_AS_IT_IS, PYTHON, STARTS_AFRESH, filters
 from envprobe.routes.types import ReadTime
 
 TABLES = {
@@ -122,7 +122,8 @@ def test_what_secure_mode_removes(name: str, expected: bool | None) -> None:
 
 def test_the_programs_named_in_code_are_rows_of_the_launchers() -> None:
     rows = {row["name"] for row in tables.load("launchers")["rows"]}
-    assert {PYTHON, *STARTS_AFRESH, *FILTERS} <= rows
+    assert {PYTHON, *STARTS_AFRESH, *LEAVES_AS_IT_IS} <= rows
+    assert {row for row in rows if filters(row, "2X")} == {"sudo", "su", "dash"}
 
 
 def test_every_launcher_that_builds_is_known_to_start_afresh_or_to_pass_on() -> None:
@@ -130,3 +131,19 @@ def test_every_launcher_that_builds_is_known_to_start_afresh_or_to_pass_on() -> 
         row["name"] for row in tables.load("launchers")["rows"] if row["hands_over"] == "builds"
     }
     assert building - STARTS_AFRESH == {"dash", "busybox", "sudo", "su"}
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("NCCL_ALOG", "NCCL_ALGO"),
+        ("nccl_algo", "NCCL_ALGO"),
+        ("NCLL_PROTO", "NCCL_PROTO"),
+        ("PYTHONPAHT", "PYTHONPATH"),
+        ("NCCL_ALGO", ""),
+        ("MY_OWN_SETTING", ""),
+        ("X", ""),
+    ],
+)
+def test_a_mistyped_name_is_close_to_one_that_is_known(name: str, meant: str) -> None:
+    assert variables.perhaps_meant(name) == meant

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import errno
 import os
 import resource
 import signal
@@ -15,6 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from envprobe.errors import UndeterminedError
 from envprobe.runner import forked
 from envprobe.runner.forked import WorkError, run_each
 
@@ -234,8 +236,12 @@ def test_an_interrupt_of_the_parent_ends_the_child() -> None:
     with parent("hang") as process:
         assert process.stdout is not None
         child = int(process.stdout.readline())
-        process.send_signal(signal.SIGINT)
-        assert process.wait(30) == -signal.SIGINT
+        try:
+            process.send_signal(signal.SIGINT)
+            assert process.wait(30) == -signal.SIGINT
+        finally:
+            # Without this, leaving the context would wait for ever for one that goes on.
+            process.kill()
     wait_until_gone(child)
 
 
@@ -259,3 +265,30 @@ def test_a_fork_costs_a_few_milliseconds() -> None:
         return time.perf_counter() - began
 
     assert min(once() for _ in range(5)) < 0.05
+
+
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [
+        (errno.EMFILE, "open no more than"),
+        (errno.ENFILE, "open files"),
+        (errno.EAGAIN, "process"),
+        (errno.ENOMEM, "memory"),
+    ],
+)
+def test_a_limit_of_the_machine_is_said_and_is_no_fault_of_the_work(number: int, said: str) -> None:
+    def work(item: object) -> object:
+        raise OSError(number, "")
+
+    with pytest.raises(UndeterminedError, match=said) as caught:
+        collected([0], work)
+    assert caught.value.remedy
+
+
+def test_a_limit_met_by_the_parent_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> int:
+        raise BlockingIOError(errno.EAGAIN, "")
+
+    monkeypatch.setattr(os, "fork", refuse)
+    with pytest.raises(UndeterminedError, match="no further process"):
+        collected([0], lambda item: item)

@@ -1,0 +1,361 @@
+"""What `envprobe inspect` has found, as text, and the words that both renderers share."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import textwrap
+from collections.abc import Iterator
+from typing import Final
+
+from envprobe import redact
+from envprobe.cpython.facts import (
+    Answer,
+    AnswerState,
+    CallableFact,
+    ClassFact,
+    Datum,
+    ModuleFact,
+    PythonFact,
+)
+from envprobe.errors import Exit
+from envprobe.inspection import Inspection, files_of
+from envprobe.model import Value
+from envprobe.process.codefiles import DiskState, FileFact
+
+_MAX_WIDTH: Final = 110
+_MAX_SHOWN: Final = 60
+_LEFT: Final = 15
+_BRACKETS: Final = {"list": ("[", "]"), "tuple": ("(", ")"), "dict": ("{", "}")}
+_HOOK_OFF: Final = {
+    "sitecustomize": ("no_site",),
+    "usercustomize": ("no_site", "no_user_site"),
+}
+_FLAGS: Final = {
+    "isolated": "-I: PYTHON* variables, the user site and the script's directory do not count",
+    "ignore_environment": "-E (or -I): PYTHON* variables are ignored",
+    "safe_path": "-P (or -I): the script's directory is not put before sys.path",
+    "no_site": "-S: site is not imported at start, and so neither sitecustomize nor usercustomize",
+    "no_user_site": "-s (or -I): no user site directory, and so no usercustomize",
+    "optimize": "-O: assert statements are left out",
+    "dont_write_bytecode": "-B: no byte code is written",
+    "dev_mode": "-X dev: more checks and warnings",
+}
+
+
+def exit_of(found: Inspection) -> Exit:
+    """Return HOLDS if everything that was asked could be read, else UNDETERMINED."""
+    return Exit.HOLDS if found.complete else Exit.UNDETERMINED
+
+
+# --- text ----------------------------------------------------------------------------------------
+
+
+def render(found: Inspection, *, unmask: bool = False, width: int = 80) -> str:
+    """Return what was found as text; without questions it shows all of the interpreter."""
+    lines = list(_Text(found, unmask, width).lines())
+    return redact.without_commands("\n".join(lines) + "\n")
+
+
+class _Text:
+    def __init__(self, found: Inspection, unmask: bool, width: int) -> None:
+        self.found = found
+        self.unmask = unmask
+        self.width = min(max(width, 80), _MAX_WIDTH)
+
+    def lines(self) -> Iterator[str]:
+        yield from self.head()
+        python = self.found.subject.python
+        if python is not None and not self.found.answers:
+            yield from self.interpreter(python)
+        for hook in self.found.hooks:
+            yield from self.hook(hook)
+        for answer in self.found.answers:
+            yield ""
+            yield redact.show_text(answer.query, 300)
+            yield from self.answer(answer)
+
+    def head(self) -> Iterator[str]:
+        subject = self.found.subject
+        title = redact.show_command(subject.title or (subject.comm,), 120)
+        yield f"PID {subject.identity.pid}, {title}, started {_clock(subject.start_time)}"
+        if subject.python is not None:
+            python = subject.python
+            build = f"CPython {redact.show_text(python.version)}, {python.build} build"
+            yield from self.row("python", build)
+        else:
+            yield from self.row("python", f"{subject.state.value}: {subject.reason}")
+            yield from self.wrapped(subject.remedy, "  => ")
+
+    def interpreter(self, python: PythonFact) -> Iterator[str]:
+        subject = self.found.subject
+        yield from self.row("executable", python.executable or "(not set)")
+        if subject.exe is not None and subject.exe != python.executable:
+            yield from self.row("program", subject.exe)
+        yield from self.row("prefix", python.prefix or "(not set)")
+        if python.base_prefix not in (None, python.prefix):
+            yield from self.row("base prefix", f"{python.base_prefix} (a virtual environment)")
+        if python.interpreters > 1:
+            yield from self.row("note", f"the first of {python.interpreters} interpreters is shown")
+        for name in _FLAGS:
+            if python.flags.get(name, 0) > 0:
+                yield from self.row("flag", f"{name}={python.flags[name]}: {_FLAGS[name]}")
+        for name, value, ignored in variables(self.found):
+            effect = " (ignored: this interpreter runs with -E or -I)" if ignored else ""
+            line = f"{redact.show_name(name)}={shown((name,), value, unmask=self.unmask)}{effect}"
+            yield from self.row("variable", line, printable=True)
+        for entry, place in resolved(python, subject.cwd):
+            name = entry or "''"
+            leads = f"{name} (relative, now {place or 'not known'})"
+            yield from self.row("sys.path", name if entry == place else leads)
+
+    def hook(self, answer: Answer) -> Iterator[str]:
+        if answer.state is AnswerState.VALUE and answer.found_module is not None:
+            file = answer.found_module.file
+            yield from self.row(answer.query, file or f"loaded, {_no_file(answer.found_module)}")
+            yield from self.stale(answer)
+        elif answer.state is AnswerState.NOT_IMPORTED:
+            yield from self.row(answer.query, f"not loaded{self.why_off(answer.query)}")
+        elif self.found.subject.python is not None:
+            yield from self.row(answer.query, "")
+            yield from self.unread(answer)
+
+    def why_off(self, hook: str) -> str:
+        """Return the flag that keeps a hook from being loaded."""
+        python = self.found.subject.python
+        flags = python.flags if python is not None else {}
+        off = [name for name in _HOOK_OFF.get(hook, ()) if flags.get(name, 0) > 0]
+        return f" ({_FLAGS[off[0]]})" if off else ""
+
+    def answer(self, answer: Answer) -> Iterator[str]:
+        if answer.state is AnswerState.NOT_IMPORTED:
+            yield from self.wrapped(f"not imported yet: {answer.reason}")
+            yield from self.wrapped("a lazy hook patches when it is first imported", "  note: ")
+        elif answer.state is AnswerState.ABSENT:
+            yield from self.wrapped(f"absent: {answer.reason}")
+        elif answer.state is AnswerState.VALUE:
+            yield from self.value(answer)
+        else:
+            yield from self.unread(answer)
+        for note in answer.notes:
+            yield from self.wrapped(note, "  note: ")
+        if answer.state is AnswerState.VALUE:
+            yield from self.stale(answer)
+
+    def unread(self, answer: Answer) -> Iterator[str]:
+        yield from self.wrapped(f"{answer.state.value}: {answer.reason}")
+        if answer.remedy:
+            yield from self.wrapped(answer.remedy, "  => ")
+
+    def value(self, answer: Answer) -> Iterator[str]:
+        if answer.owner is not None:
+            yield from self.row("found in", f"class {answer.owner}")
+        if answer.found_module is not None:
+            yield from self.module(answer.found_module)
+        elif answer.type is not None:
+            yield from self.klass(answer.type)
+        elif answer.function is not None:
+            yield from self.callable(answer.function, 2)
+        elif answer.value is not None:
+            kind = redact.show_text(_kind(answer.value))
+            line = _Values(names_of(answer.query), self.unmask).line(answer.value)
+            plain = kind if answer.value.kind == "object" else f"{kind} {_cut(line)}".lstrip()
+            yield from self.wrapped(plain, printable=True)
+
+    def module(self, module: ModuleFact) -> Iterator[str]:
+        yield from self.row("module", module.name)
+        if module.type_name != "module":
+            yield from self.row("type", f"{module.type_name}, which is no module")
+        yield from self.row("file", module.file or _no_file(module))
+        if module.origin not in (None, module.file):
+            yield from self.row("origin", module.origin or "")
+        for name, value in (("loader", module.loader), ("cached", module.cached)):
+            if value is not None:
+                yield from self.row(name, value)
+        if module.initializing:
+            yield from self.row("note", "its import has not ended: attributes may still come")
+
+    def klass(self, one: ClassFact) -> Iterator[str]:
+        yield from self.row("class", f"{one.module}.{one.qualname}" if one.module else one.qualname)
+        if one.library is not None:
+            yield from self.row("library", one.library)
+        elif one.file is not None:
+            yield from self.row("module file", one.file)
+        for path in one.method_files:
+            yield from self.row("methods from", path)
+
+    def callable(self, one: CallableFact, indent: int) -> Iterator[str]:
+        yield from self.wrapped(f"{one.type_name} {_called(one)}".rstrip(), " " * indent)
+        below = " " * (indent + 2)
+        if one.file is not None:
+            name = f" ({one.code_name})" if one.code_name else ""
+            yield from self.wrapped(f"code at {one.file}:{one.line}{name}", below)
+            if one.globals_module not in (None, one.module):
+                runs = f"runs in module {one.globals_module}"
+                runs += f", {one.globals_file}" if one.globals_file else ""
+                yield from self.wrapped(f"{runs}, whatever its __module__ says", below)
+        if one.library is not None:
+            yield from self.wrapped(f"native code in {one.library}", below)
+        if one.bound_to is not None:
+            yield from self.wrapped(f"bound to an object of type {one.bound_to}", below)
+        for link in one.wraps:
+            yield from self.wrapped(f"wraps, by {link.via}:", below)
+            # A chain may be long: the indentation stays within the line.
+            yield from self.callable(link.inner, min(indent + 4, 24))
+        if one.cut:
+            yield from self.wrapped("and more, which were not followed", below)
+
+    def stale(self, answer: Answer) -> Iterator[str]:
+        for path in files_of(answer):
+            fact = self.found.files.get(path)
+            said = fact and sentence(fact, self.found.subject.start_time)
+            if said:
+                yield from self.wrapped(said, "  note: ")
+
+    def row(self, name: str, value: str, *, printable: bool = False) -> Iterator[str]:
+        yield from self.wrapped(value, f"  {name:{_LEFT}}", printable=printable)
+
+    def wrapped(self, line: str, first: str = "  ", *, printable: bool = False) -> list[str]:
+        """Wrap a line at blanks; a path is never broken. What is not `printable` is made so."""
+        below = " " * len(first)
+        return textwrap.wrap(
+            line if printable else redact.show_text(line),
+            self.width,
+            initial_indent=first,
+            subsequent_indent=below,
+            break_long_words=False,
+            break_on_hyphens=False,
+        ) or [first.rstrip()]
+
+
+class _Values:
+    """Shows a value in the notation of Python, a bounded number of its parts."""
+
+    def __init__(self, names: tuple[str, ...], unmask: bool) -> None:
+        self.names = names
+        self.unmask = unmask
+        self.left = _MAX_SHOWN
+
+    def line(self, datum: Datum) -> str:
+        if datum.kind == "none":
+            return "None"
+        if datum.kind in ("list", "tuple", "dict"):
+            return self.container(datum)
+        if datum.value is None:
+            return f"<{redact.show_text(datum.type_name)}>"
+        return shown(self.names, datum.value, unmask=self.unmask) + _rest(datum)
+
+    def container(self, datum: Datum) -> str:
+        parts = []
+        keys: tuple[Datum | None, ...] = datum.keys or (None,) * len(datum.items)
+        for key, item in zip(keys, datum.items, strict=True):
+            self.left -= 1
+            if self.left < 0:
+                break
+            inner = _Values((*self.names, *name_of(key)), self.unmask)
+            inner.left = self.left
+            parts.append(f"{self.line(key)}: {inner.line(item)}" if key else inner.line(item))
+            self.left = inner.left
+        more = (datum.length or 0) - len(parts)
+        if more > 0:
+            parts.append(f"... and {more} more")
+        left, right = _BRACKETS[datum.kind]
+        return left + ", ".join(parts) + right
+
+
+def _kind(datum: Datum) -> str:
+    if datum.kind == "object":
+        return f"object of type {datum.type_name}"
+    counted = f" of {datum.length}" if datum.kind in ("list", "tuple", "dict") else ""
+    subclass = f" ({datum.type_name})" if datum.type_name else ""
+    return "" if datum.kind == "none" else f"{datum.kind}{counted}{subclass}:"
+
+
+def _rest(datum: Datum) -> str:
+    return f"... ({datum.length} in all)" if datum.cut else ""
+
+
+def _cut(line: str, limit: int = 4000) -> str:
+    return line if len(line) <= limit else line[:limit] + "..."
+
+
+def name_of(key: Datum | None) -> tuple[str, ...]:
+    """Return the text of a dict's key, which names its value; nothing for other keys."""
+    if key is None or key.kind != "str" or key.value is None:
+        return ()
+    return (key.value.reveal().decode("utf-8", "replace"),)
+
+
+def _called(one: CallableFact) -> str:
+    name = one.qualname or one.name or ""
+    return f"{one.module}.{name}" if one.module and name else name
+
+
+def _no_file(module: ModuleFact) -> str:
+    return f"no file ({module.origin})" if module.origin else "no file"
+
+
+# --- what both say -------------------------------------------------------------------------------
+
+
+def names_of(query: str) -> tuple[str, ...]:
+    """Return the names that decide whether a value is masked: the attributes on the way to it."""
+    _, _, path = query.partition(":")
+    return tuple(path.split("."))
+
+
+def shown(names: tuple[str, ...], value: Value, *, unmask: bool = False) -> str:
+    """Return a value as one printable line, masked if one of the names that lead to it tells so."""
+    if is_masked(names, value, unmask=unmask):
+        return redact.masked(value.length)
+    return redact.show(names[-1], value, unmask=unmask)
+
+
+def is_masked(names: tuple[str, ...], value: Value, *, unmask: bool) -> bool:
+    """Return whether only the length of a value may be shown."""
+    if value.hidden:
+        return True
+    return not unmask and any(redact.holds_secret(name, value) for name in names)
+
+
+def variables(found: Inspection) -> Iterator[tuple[str, Value, bool]]:
+    """Yield the PYTHON* variables in os.environ, and whether the interpreter ignores them."""
+    environment, python = found.subject.environment, found.subject.python
+    if environment is None or python is None:
+        return
+    ignored = python.flags.get("ignore_environment", 0) > 0
+    for name, value in environment.entries.items():
+        if value is not None:
+            yield name, value, ignored
+
+
+def resolved(python: PythonFact, cwd: str | None) -> Iterator[tuple[str, str | None]]:
+    """Yield each entry of sys.path, and where it leads; None if that is not known."""
+    for entry in python.path:
+        if entry.startswith("/"):
+            yield entry, entry
+        else:
+            yield entry, None if cwd is None else os.path.normpath(os.path.join(cwd, entry))
+
+
+def sentence(fact: FileFact, started: float) -> str:
+    """Return what there is to say of a file of code; "" where nothing has changed."""
+    if fact.state is DiskState.UNCHANGED:
+        return ""
+    runs = f"the process runs what was there at {_clock(started)}, when it started"
+    if fact.state is DiskState.MISSING:
+        return f"{fact.path} is not there any more: {runs}, or later when it imported it"
+    if fact.state is DiskState.UNREADABLE:
+        return f"whether {fact.path} has changed is not known: {fact.reason}"
+    at = _clock(fact.changed or 0.0)
+    return (
+        f"{fact.path} was changed at {at}: {runs}, the disk has another (unless it was imported "
+        "after the change)"
+    )
+
+
+def _clock(at: float) -> str:
+    try:
+        return datetime.datetime.fromtimestamp(at).astimezone().isoformat(" ", "seconds")
+    except (OverflowError, OSError, ValueError):
+        return "unknown time"

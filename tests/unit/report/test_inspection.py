@@ -1,0 +1,206 @@
+"""The two reports of `envprobe inspect`: what they show, mask and leave out."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+import pytest
+
+from envprobe.cpython.facts import (
+    Answer,
+    AnswerState,
+    CallableFact,
+    ClassFact,
+    Datum,
+    Kind,
+    ModuleFact,
+    PythonFact,
+    Wrapped,
+)
+from envprobe.cpython.session import PythonState, Subject
+from envprobe.errors import Exit
+from envprobe.inspection import Inspection, files_of
+from envprobe.model import Environment, EnvironmentStatus, Identity, Value, View
+from envprobe.process.codefiles import DiskState, FileFact
+from envprobe.report import inspection, inspection_document
+
+EVIL = "\x1b]0;owned\x07\n::error::x ##[y] \u202e"
+PYTHON = PythonFact(
+    "3.12.1",
+    "release",
+    "known offsets",
+    flags={"isolated": 0, "ignore_environment": 0, "no_site": 0, "optimize": 1},
+    path=("/lib", "rel"),
+    executable="/usr/bin/python3",
+    prefix="/usr",
+    base_prefix="/usr",
+)
+SUBJECT = Subject(
+    Identity(7, 100),
+    1_000_000.0,
+    "python3",
+    PythonState.READ,
+    title=("sglang::scheduler_TP0",),
+    cwd="/srv",
+    python=PYTHON,
+    environment=Environment(
+        View.PYTHON,
+        EnvironmentStatus.COMPLETE,
+        {"PYTHONPATH": Value(b"/hooks"), "PYTHON_API_KEY": Value(b"hunter3"), "HOME": None},
+    ),
+)
+NOT_LOADED = tuple(
+    Answer(name, AnswerState.NOT_IMPORTED, reason=f"{name} is not imported")
+    for name in ("sitecustomize", "usercustomize")
+)
+
+
+def found(*answers: Answer, files: tuple[FileFact, ...] = (), **changes: Any) -> Inspection:
+    subject = dataclasses.replace(SUBJECT, **changes)
+    return Inspection(subject, NOT_LOADED, answers, {one.path: one for one in files})
+
+
+def words(one: Inspection, **options: Any) -> str:
+    return " ".join(inspection.render(one, **options).split())
+
+
+def document(one: Inspection, **options: Any) -> Any:
+    return json.loads(inspection_document.render(one, **options))
+
+
+def value(query: str, datum: Datum) -> Answer:
+    return Answer(query, AnswerState.VALUE, Kind.VALUE, value=datum)
+
+
+def text(raw: bytes) -> Datum:
+    return Datum("str", Value(raw), length=len(raw))
+
+
+def test_without_questions_all_of_the_interpreter_is_shown() -> None:
+    shown = words(found())
+    assert "python CPython 3.12.1, release build" in shown
+    assert "flag optimize=1: -O" in shown
+    assert "variable PYTHONPATH=/hooks variable" in shown
+    assert "PYTHON_API_KEY=<masked, 7 bytes>" in shown
+    assert "rel (relative, now /srv/rel)" in shown
+    assert "sitecustomize not loaded usercustomize not loaded" in shown
+    assert "isolated" not in shown
+    assert "sys.path" not in words(found(Answer("a", AnswerState.ABSENT, reason="a has no b")))
+
+
+def test_variables_are_ignored_only_by_the_flag() -> None:
+    python = dataclasses.replace(PYTHON, flags={"ignore_environment": 1})
+    assert "(ignored: " in words(found(python=python))
+    assert "(ignored: " not in words(found())
+    named = {one["name"]: one["ignored"] for one in document(found())["interpreter"]["variables"]}
+    assert named == {"PYTHONPATH": False, "PYTHON_API_KEY": False}
+
+
+@pytest.mark.parametrize(
+    ("state", "code"),
+    [
+        (AnswerState.VALUE, Exit.HOLDS),
+        (AnswerState.NOT_IMPORTED, Exit.HOLDS),
+        (AnswerState.ABSENT, Exit.HOLDS),
+        (AnswerState.UNREADABLE, Exit.UNDETERMINED),
+        (AnswerState.CHANGING, Exit.UNDETERMINED),
+    ],
+)
+def test_the_exit_code_of_each_state(state: AnswerState, code: Exit) -> None:
+    one = found(Answer("a:b", state, reason="of this", remedy="Do that."))
+    assert inspection.exit_of(one) is code
+    assert document(one)["verdict"]["exit"] == int(code)
+    assert document(one)["answers"][0]["state"] == state.value
+
+
+@pytest.mark.parametrize("state", [state for state in PythonState if state is not PythonState.READ])
+def test_no_interpreter_is_no_answer(state: PythonState) -> None:
+    one = found(state=state, python=None, reason="of this", remedy="Do that.")
+    assert inspection.exit_of(one) is Exit.UNDETERMINED
+    assert f"python {state.value}: of this => Do that." in words(one)
+    assert document(one)["interpreter"] == {
+        "state": state.value,
+        "reason": "of this",
+        "remedy": "Do that.",
+    }
+
+
+def test_a_name_anywhere_on_the_way_masks_a_value() -> None:
+    nested = Datum(
+        "dict",
+        keys=(text(b"password"), text(b"mode")),
+        items=(text(b"hunter2"), Datum("list", items=(text(b"fast"),), length=1)),
+        length=2,
+    )
+    one = found(value("a:CONFIG", nested), value("a:API_KEY", nested), value("a:TOKEN.x", nested))
+    shown = words(one)
+    assert "hunter2" not in shown + inspection_document.render(one)
+    assert "{password: <masked, 7 bytes>, mode: [fast]}" in shown
+    assert shown.count("fast") == 1
+    assert words(one, unmask=True).count("hunter2") == 3
+    assert inspection_document.render(one, unmask=True).count("hunter2") == 3
+
+
+def test_what_is_cut_is_said() -> None:
+    many = Datum("list", items=(Datum("int", Value(b"1")),) * 1000, length=5000, cut=True)
+    long = Datum("str", Value(b"x" * 10), length=100_000, cut=True)
+    one = found(value("a:many", many), value("a:long", long))
+    assert "list of 5000: [1, 1," in words(one)
+    assert "... and 4940 more]" in words(one)
+    assert "(100000 in all)" in words(one)
+    assert document(one)["answers"][1]["value"]["cut"] is True
+
+
+def test_hostile_texts_are_harmless_everywhere() -> None:
+    inner = CallableFact(EVIL, EVIL, EVIL, EVIL, EVIL, 1, EVIL, EVIL, EVIL, EVIL, EVIL)
+    function = dataclasses.replace(inner, wraps=(Wrapped(EVIL, inner),), cut=True)
+    module = ModuleFact(EVIL, EVIL, EVIL, EVIL, EVIL, EVIL, EVIL, (EVIL,))
+    answers = (
+        Answer(EVIL, AnswerState.VALUE, Kind.CALLABLE, module, EVIL, function=function),
+        Answer(EVIL, AnswerState.VALUE, Kind.MODULE, module, found_module=module),
+        Answer("a", AnswerState.VALUE, type=ClassFact(EVIL, EVIL, EVIL, EVIL, (EVIL,), (EVIL,))),
+        Answer("a", AnswerState.VALUE, type=ClassFact(EVIL, EVIL, EVIL, library=EVIL)),
+        value("a:b", Datum("dict", keys=(text(EVIL.encode()),), items=(Datum("none"),), length=1)),
+        value("a:b", Datum("object", type_name=EVIL)),
+        Answer("a", AnswerState.UNREADABLE, reason=EVIL, remedy=EVIL, notes=(EVIL,)),
+    )
+    python = dataclasses.replace(
+        PYTHON, version=EVIL, path=(EVIL,), executable=EVIL, prefix=EVIL, base_prefix=EVIL
+    )
+    files = (FileFact(EVIL, DiskState.UNREADABLE, reason=EVIL),)
+    changes = {"python": python, "title": (EVIL,), "comm": EVIL, "exe": EVIL, "cwd": EVIL}
+    for one in (found(*answers, files=files, **changes), found(files=files, **changes)):
+        for shown in (inspection.render(one), inspection_document.render(one)):
+            assert "owned" in shown
+            assert shown.isascii()
+            assert all(line.isprintable() for line in shown.split("\n"))
+            assert "##[" not in shown
+            assert not any(line.lstrip().startswith("::") for line in shown.split("\n"))
+
+
+def test_the_files_of_an_answer() -> None:
+    deep = CallableFact("function", file="/c.py")
+    middle = CallableFact("partial", wraps=(Wrapped("func", deep),))
+    outer = CallableFact("function", file="/b.py", wraps=(Wrapped("__wrapped__", middle),))
+    module = ModuleFact("a", "module", "/a.py")
+    answer = Answer("a:b", AnswerState.VALUE, Kind.CALLABLE, module, function=outer)
+    assert files_of(answer) == ("/a.py", "/b.py", "/c.py")
+    frozen = ClassFact("a", "B", "type", "<frozen os>", ("/a.py", "/d.py"))
+    assert files_of(dataclasses.replace(answer, function=None, type=frozen)) == ("/a.py", "/d.py")
+
+
+def test_what_became_of_a_file() -> None:
+    module = ModuleFact("a", "module", "/a.py")
+    answer = Answer("a", AnswerState.VALUE, Kind.MODULE, module, found_module=module)
+
+    def shown(state: DiskState, changed: float | None = None, reason: str = "") -> str:
+        return words(found(answer, files=(FileFact("/a.py", state, changed, reason),)))
+
+    assert "note" not in shown(DiskState.UNCHANGED, 1.0)
+    assert "/a.py was changed at 19" in shown(DiskState.CHANGED, 1_000_100.0)
+    assert "the disk has another" in shown(DiskState.CHANGED, 1_000_100.0)
+    assert "/a.py is not there any more" in shown(DiskState.MISSING)
+    unknown = shown(DiskState.UNREADABLE, reason="Permission denied")
+    assert "whether /a.py has changed is not known: Permission denied" in unknown
