@@ -132,7 +132,8 @@ def test_a_thread_is_no_process() -> None:
         thread.join()
     assert run.code == 4
     assert run.document["error"] == {
-        "message": f"{thread.native_id} is a thread of process {os.getpid()}, no process of its own",
+        "message": f"{thread.native_id} is a thread of process {os.getpid()},"
+        " no process of its own",
         "remedy": f"Use --pid {os.getpid()}.",
     }
 
