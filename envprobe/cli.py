@@ -13,88 +13,12 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from envprobe import cli_help, cli_output
-from envprobe.errors import EXIT_MEANINGS, EnvprobeError, Exit, UsageError
+from envprobe import cli_help, cli_output, cli_text
+from envprobe.errors import EnvprobeError, Exit, UsageError
 
 Job = Callable[[], Exit]
 
-_EXIT_CODES = "\b\nExit codes:\n" + "\n".join(
-    f"  {int(code):3}  {meaning}" for code, meaning in EXIT_MEANINGS.items()
-)
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
-
-_ABOUT = """Did what I set actually reach every worker, and if not, at which step was it lost?
-
-envprobe reads the live environment of a running server's processes. It never stops, changes or
-injects into them.
-
-\b
-Example:
-  envprobe workers --pid 4711 --expect NCCL_ALGO=Ring
-"""
-
-_WORKERS = """Show which variable reached which worker, and where it was lost on the way.
-
-Reads the live environment of every process below --pid from memory, although setproctitle has
-overwritten /proc/PID/environ, and follows each variable from the server's start to each worker.
-Without --pid, --cgroup, --container or --match the only launch found on this machine is taken.
-Run it as the user of the server, or as root.
-
-\b
-Examples:
-  envprobe workers --pid 4711
-  envprobe workers --pid 4711 --expect NCCL_ALGO=Ring --expect 'PYTHONPATH~=/opt/hooks'
-  envprobe workers --pid 4711 --wait scheduler=8 --timeout 600 -o json=report.json
-"""
-
-_INSPECT = """Ask a running Python process what it has loaded: hooks, modules, functions, values.
-
-Reads the objects of the interpreter (CPython 3.9 to 3.15) from memory; nothing is injected or
-stopped. A QUERY is pkg.mod (from which file was it loaded), pkg.mod:Class.attr or pkg.mod:name (is
-it the original or a patch, from which file and line, and what does it wrap; or a simple value).
-Without QUERY: the version, flags and paths of the interpreter. Files that changed after the process
-started are pointed out. Run it as the user of the process, or as root.
-
-\b
-Examples:
-  envprobe inspect --pid 4711 sitecustomize
-  envprobe inspect --pid 4711 \\
-    'sglang.srt.layers.attention.triton_backend:TritonAttnBackend.forward_extend'
-
-Exits with 0 if each question was answered ("not imported yet" and "absent" are answers), 2 for a
-malformed QUERY, 3 if something could not be read or the process holds no Python, 4 if it is gone.
-"""
-
-_EXPLAIN = """Say what a finding means, why it matters and how to mend it.
-
-\b
-Example:
-  envprobe explain EP003
-
-Exits with 0, or with 2 if there is no such check.
-"""
-
-_CHECKS = """List every check: its id, its name, its worst severity and what it finds.
-
-\b
-Example:
-  envprobe checks
-
-Exits with 0.
-"""
-
-_DEMO = """Start a small real process tree with planted faults and show what `workers` finds in it.
-
-The tree is a launcher with five multiprocessing children titled as SGLang's, which overwrite
-/proc/PID/environ as real workers do. It needs no GPU and no model, uses at most a minute, and
-is ended again, also on Ctrl-C.
-
-\b
-Example:
-  envprobe demo
-
-Exits with 0 if every planted fault was found and nothing else was, else with 70.
-"""
 
 app = typer.Typer(
     name="envprobe",
@@ -128,7 +52,7 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback(invoke_without_command=True, help=_ABOUT, epilog=_EXIT_CODES)
+@app.callback(invoke_without_command=True, help=cli_text.ABOUT, epilog=cli_text.EXIT_CODES)
 def envprobe(
     context: typer.Context,
     version: Annotated[
@@ -141,7 +65,7 @@ def envprobe(
         raise UsageError("no command was given", "Run `envprobe --help` for the list of commands.")
 
 
-@app.command(help=_WORKERS, epilog=_EXIT_CODES, cls=cli_help.Workers)
+@app.command(help=cli_text.WORKERS, epilog=cli_text.EXIT_CODES, cls=cli_help.Workers)
 def workers(
     pid: Annotated[
         int | None,
@@ -273,7 +197,7 @@ def workers(
     return lambda: cli_workers.run(options)
 
 
-@app.command(help=_INSPECT, cls=cli_help.Strict)
+@app.command(help=cli_text.INSPECT, cls=cli_help.Strict)
 def inspect(
     pid: Annotated[int, typer.Option(help="The process to ask; its children are not.")],
     query: Annotated[
@@ -306,7 +230,7 @@ def inspect(
     return lambda: cli_inspect.run(options)
 
 
-@app.command(help=_EXPLAIN)
+@app.command(help=cli_text.EXPLAIN)
 def explain(
     check: Annotated[str, typer.Argument(metavar="ID", help="EP003, or its name env-missing.")],
 ) -> Job:
@@ -316,7 +240,7 @@ def explain(
     return lambda: cli_checks.explain(check)
 
 
-@app.command(help=_CHECKS)
+@app.command(help=cli_text.CHECKS)
 def checks() -> Job:
     """List every check."""
     from envprobe import cli_checks
@@ -324,7 +248,7 @@ def checks() -> Job:
     return cli_checks.listing
 
 
-@app.command(help=_DEMO)
+@app.command(help=cli_text.DEMO)
 def demo() -> Job:
     """Show what `workers` finds in a tree with planted faults."""
     from envprobe import cli_demo

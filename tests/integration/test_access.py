@@ -131,9 +131,9 @@ def refusals(run: Run, pids: Sequence[int]) -> None:
     """Check that nothing of these workers is known, and that no reading looks like an absence."""
     assert run.code == 3
     assert run.workers() == run.pids("worker-unreadable") == set(pids)
-    checks = {one["check"] for one in run.findings()}
-    assert checks == {"worker-unreadable", "env-unknown"}
-    assert all(one["undetermined"] and set(one["pids"]) == set(pids) for one in run.findings())
+    found = run.loud(pids)
+    assert {one["check"] for one in found} == {"worker-unreadable", "env-unknown"}
+    assert all(one["undetermined"] and set(one["pids"]) == set(pids) for one in found)
     for pid in pids:
         for name in SET:
             for view in ("exec", "libc"):
@@ -171,7 +171,11 @@ def test_what_the_servers_user_reads_is_what_root_reads(
     as_nobody = elsewhere.workers("--pid", str(of_nobody.root), *EXPECTED)
     assert timeless(as_root.scan["variables"]) == timeless(as_nobody.scan["variables"])
     found = [
-        [(one["check"], one["pids"], one["confidence"]) for one in run.findings()]
+        [
+            (one["check"], one["pids"], one["confidence"])
+            for one in run.findings()
+            if set(one["pids"]) <= set(of_nobody.reports)
+        ]
         for run in (as_root, as_nobody)
     ]
     assert found[0] == found[1] != []
@@ -218,7 +222,7 @@ def test_unknowns_are_accepted_only_by_name(of_root: TitledTree, elsewhere: Else
         *pid, *EXPECTED, "--allow-unknown=worker-unreadable", "--allow-unknown=env-unknown"
     )
     assert both.code == 0
-    assert both.document["verdict"]["counts"]["accepted"] == len(both.findings()) == 2
+    assert both.document["verdict"]["counts"]["accepted"] == 2
     assert both.pids("worker-unreadable") == set(of_root.workers())
 
 

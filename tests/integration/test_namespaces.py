@@ -79,7 +79,8 @@ def test_from_inside_a_user_namespace_nothing_outside_is_known() -> None:
         run = run_by(["unshare", "-Ur"], "--pid", str(tree.root), *EXPECTED)
     workers = set(tree.workers())
     assert run.code == 3
-    assert {one["check"] for one in run.findings()} == {"worker-unreadable", "env-unknown"}
+    checks = {one["check"] for one in run.loud(tree.reports)}
+    assert checks == {"worker-unreadable", "env-unknown"}
     assert run.pids("worker-unreadable") == run.pids("env-unknown") == run.workers() == workers
     (finding,) = run.findings("worker-unreadable")
     assert "another user namespace" in finding["message"]
@@ -115,7 +116,7 @@ def test_the_owner_of_a_user_namespace_needs_no_rights() -> None:
         assert run.text(process.pid, "NCCL_PROTO") == "LL"
         assert run.reading(process.pid, "NCCL_PROTO")["confidence"] == "proved"
         assert run.code == 0
-        assert {one["check"] for one in run.findings()} == {"set-late-unproven"}
+        assert {one["check"] for one in run.loud([process.pid])} == {"set-late-unproven"}
 
 
 # --- pid namespaces -------------------------------------------------------------------------------
@@ -172,7 +173,7 @@ def test_a_tree_in_a_pid_namespace() -> None:
     assert {name: run.text(worker, name) for name in SET} == SET
     numbers = {one["pid"]: one["inner_pid"] for one in run.scan["processes"]}
     assert numbers == {outer: outer, first: 1, worker: number}
-    assert run.findings() == []
+    assert run.loud([outer, first, worker]) == []
     assert text.code == 0
     assert f"pid {number} in its own namespace" in text.stdout
 
@@ -182,7 +183,7 @@ def test_a_tree_in_a_pid_namespace() -> None:
     assert f"that number belongs to what is process {worker} here" in error["message"]
     assert error["remedy"] == f"Use --pid {worker}."
 
-    assert (nearby.code, nearby.findings()) == (0, [])
+    assert (nearby.code, nearby.findings()) == (0, [])  # nothing else is in that namespace
     assert nearby.workers() == {number}
     assert {name: nearby.text(number, name) for name in SET} == SET
 
