@@ -238,6 +238,8 @@ def test_a_worker_that_execs_while_it_is_read(monkeypatch: pytest.MonkeyPatch) -
             program = str(build("hostile"))  # without arguments it does nothing but wait
             tree.tell(pid, execute("/bin/bash", "-c", again, program), wait=False)
             wait_until(lambda: os.readlink(f"/proc/{pid}/exe") == program)
+            # It sleeps once it has started and waits for its standard input.
+            wait_until(lambda: psutil.Process(pid).status() == psutil.STATUS_SLEEPING)
 
         original = facts.read_libc
 
