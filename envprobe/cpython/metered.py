@@ -1,4 +1,4 @@
-"""The bound on what one question may read."""
+"""The bound on what one reading of a question may read."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 from envprobe.cpython.faults import Unreadable
 from envprobe.process.checked import Source
 
-READ_BUDGET: Final = 64 << 20
+READ_BUDGET: Final = 256 << 20
 
 
 class Metered:

@@ -82,6 +82,7 @@ class PythonReader:
     # Bounds and retries
 
     def _begin(self) -> None:
+        """Begin a reading of its own: nothing of an earlier one is kept, or counts."""
         self._meter.left = READ_BUDGET
         self._objects.left = WORK_BUDGET
         self._checked.forget()
@@ -98,7 +99,7 @@ class PythonReader:
             try:
                 self._begin()
                 found = attempt()
-                self._checked.forget()
+                self._begin()
                 self._require_running()
             except (Torn, MemoryFault) as error:
                 failure = error
@@ -199,7 +200,7 @@ class PythonReader:
 
     def _read_environ(self, wanted: Callable[[str], bool]) -> Environment:
         first = self._environ_reading(wanted)
-        self._checked.forget()
+        self._begin()
         if self._environ_reading(wanted) != first:
             raise Torn("os.environ")
         return first
@@ -233,7 +234,7 @@ class PythonReader:
     def _answer(self, query: Query) -> Answer:
         """Answer from two separate readings that agree."""
         first = self._reading(query)
-        self._checked.forget()
+        self._begin()
         second = self._reading(query)
         if first != second:
             raise Torn("two readings that differ")

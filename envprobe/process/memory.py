@@ -45,7 +45,9 @@ class Memory:
             memory = cls(handle, None)
             try:
                 memory._read_by_number(0, 1)
-            except MemoryFault:  # past the permission check: only the address is wrong
+            except MemoryFault as fault:  # past the permission check: only the address is wrong
+                if isinstance(fault.__cause__, ProcessLookupError):
+                    raise AccessRefused(errno.ESRCH, "mem") from None
                 return memory
             except (AccessRefused, ImportError):  # some interpreters have no ctypes
                 raise refused from None
@@ -101,7 +103,7 @@ class Memory:
         except OSError as error:
             if error.errno in (*_REFUSED, errno.ENOSYS):
                 raise AccessRefused(error.errno or 0, "process_vm_readv") from None
-            raise MemoryFault(address) from None
+            raise MemoryFault(address) from error
         if not data or not self._handle.same():
             raise MemoryFault(address)
         return data

@@ -21,6 +21,7 @@ from envprobe import configfile, demo, isolation, tables
 from envprobe.process import roletable
 from envprobe.report import matrix
 from tests.programs.envprobe_cli import SECONDS, environment, envprobe, parsed, script
+from tests.programs.requirement import missing
 
 
 @pytest.fixture(scope="module")
@@ -392,7 +393,10 @@ def test_a_full_disk_is_said() -> None:
 
 def on_terminal(*arguments: str, **env: str) -> str:
     """Return what a run prints on a terminal of 90 columns."""
-    pid, terminal = pty.fork()
+    try:
+        pid, terminal = pty.fork()
+    except OSError as error:
+        missing("pty", f"no pseudo-terminal can be opened: {error}")
     if pid == 0:
         os.execve(script()[0], [script()[0], *arguments], environment(COLUMNS="90", **env))
     shown = b""
