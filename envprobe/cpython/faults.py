@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-CALIBRATE: Final = "Run again with --calibrate, which starts the target's own interpreter once."
 SEND_LAYOUT: Final = (
     "Measure this build with scripts/gen_layouts.py on a machine that has it, "
     "or use a release of CPython 3.9 to 3.15."

@@ -13,7 +13,6 @@ from typing import Final, NamedTuple
 
 from envprobe.cpython import dicts, layouts
 from envprobe.cpython.faults import (
-    CALIBRATE,
     SEND_LAYOUT,
     NoPython,
     NotRunning,
@@ -92,7 +91,7 @@ def locate(
     if reasons:
         raise UnknownBuild(
             f"unknown build of CPython ({'; '.join(dict.fromkeys(reasons))})",
-            f"{CALIBRATE} {SEND_LAYOUT}",
+            SEND_LAYOUT,
         )
     raise NoPython(
         "no CPython found: no symbol _PyRuntime and no cookie of _Py_DebugOffsets in memory",
