@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable
-from types import TracebackType
 from typing import Final, TypeVar
 
 from envprobe.cpython import dicts, environ, runtime
@@ -22,6 +21,7 @@ from envprobe.cpython.objects import WORK_BUDGET, Objects
 from envprobe.cpython.query import Query, Questions, Walk
 from envprobe.model import Environment, EnvironmentStatus, View
 from envprobe.process.checked import CheckedMemory
+from envprobe.process.closing import Closing
 from envprobe.process.handle import AccessRefused, MemoryFault, ProcessGone, ProcessHandle
 from envprobe.process.maps import AddressSpace
 from envprobe.process.memory import Memory
@@ -42,7 +42,7 @@ _TOO_LATE: Final = "Ask while the process runs."
 T = TypeVar("T")
 
 
-class PythonReader:
+class PythonReader(Closing):
     """The main interpreter of one process, read through memory that the caller keeps open."""
 
     def __init__(
@@ -67,17 +67,6 @@ class PythonReader:
         """Close what the reader opened itself; what the caller passed in stays open."""
         if self._own_space is not None:
             self._own_space.close()
-
-    def __enter__(self) -> PythonReader:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     # Bounds and retries
 

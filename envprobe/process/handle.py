@@ -10,10 +10,10 @@ import errno
 import functools
 import os
 import struct
-from types import TracebackType
 from typing import Final, Protocol
 
 from envprobe.model import Identity
+from envprobe.process.closing import Closing
 from envprobe.process.procfiles import Stat as Stat
 from envprobe.process.procfiles import Status as Status
 
@@ -70,7 +70,19 @@ class Reads(Protocol):
         """Return exactly `size` bytes, or raise."""
 
 
-class ProcessHandle:
+def read_whole(descriptor: int, limit: int, what: str) -> bytes:
+    """Return all that a descriptor gives; OSError, and AccessRefused with EFBIG beyond `limit`."""
+    chunks: list[bytes] = []
+    size = 0
+    while chunk := os.read(descriptor, _CHUNK):
+        size += len(chunk)
+        if size > limit:
+            raise AccessRefused(errno.EFBIG, what)
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+class ProcessHandle(Closing):
     """An open process; a context manager that closes the descriptor.
 
     When the main thread has exited while others live (state Z, other entries in task/), what the
@@ -114,17 +126,6 @@ class ProcessHandle:
         if descriptor >= 0:
             os.close(descriptor)
 
-    def __enter__(self) -> ProcessHandle:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
     def _path(self, name: str) -> str:
         return self._shared + name if name.partition("/")[0] in _OF_IMAGE else name
 
@@ -159,19 +160,12 @@ class ProcessHandle:
         never cut silently).
         """
         descriptor = self.open_file(name)
-        chunks: list[bytes] = []
-        size = 0
         try:
-            while chunk := os.read(descriptor, _CHUNK):
-                size += len(chunk)
-                if size > limit:
-                    raise AccessRefused(errno.EFBIG, name)
-                chunks.append(chunk)
+            return read_whole(descriptor, limit, name)
         except OSError as error:
             raise self._failure(error, name) from error
         finally:
             os.close(descriptor)
-        return b"".join(chunks)
 
     def readlink(self, name: str) -> str:
         """Return the target of the link /proc/PID/`name` (`exe`, `cwd`, `root`, `ns/pid`, ...).

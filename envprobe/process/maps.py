@@ -12,9 +12,9 @@ import errno
 import fcntl
 import os
 import struct
-from types import TracebackType
 from typing import Final, NamedTuple
 
+from envprobe.process.closing import Closing
 from envprobe.process.handle import AccessRefused, ProcessHandle
 from envprobe.process.memory import ADDRESS_LIMIT
 
@@ -65,7 +65,7 @@ class Mapping(NamedTuple):
         return not path.startswith(_DEVICE_ROOTS) or path.startswith(_MEMORY_IN_DEV)
 
 
-class AddressSpace:
+class AddressSpace(Closing):
     """The mappings of one process image; a context manager that closes its descriptor.
 
     What was looked up is remembered: mappings made later are not seen where one was known.
@@ -90,17 +90,6 @@ class AddressSpace:
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
-
-    def __enter__(self) -> AddressSpace:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def at(self, address: int) -> Mapping | None:
         """Return the mapping that holds `address`; None if there is none, or the image is gone.

@@ -10,9 +10,9 @@ from __future__ import annotations
 import errno
 import os
 import struct
-from types import TracebackType
 from typing import Final
 
+from envprobe.process.closing import Closing
 from envprobe.process.handle import AccessRefused, MemoryFault, ProcessHandle
 
 ADDRESS_LIMIT: Final = 1 << 63
@@ -21,7 +21,7 @@ ADDRESS_LIMIT: Final = 1 << 63
 _REFUSED: Final = (errno.EPERM, errno.EACCES)
 
 
-class Memory:
+class Memory(Closing):
     """An open address space; a context manager that closes its descriptor."""
 
     __slots__ = ("_descriptor", "_handle")
@@ -58,17 +58,6 @@ class Memory:
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor is not None and descriptor >= 0:
             os.close(descriptor)
-
-    def __enter__(self) -> Memory:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     @property
     def pinned(self) -> bool:

@@ -10,11 +10,14 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from typing import Final
 
-from envprobe.process.handle import MAX_FILE_BYTES, AccessRefused, ProcessHandle, Unsupported
-
-_CHUNK: Final = 1 << 16
+from envprobe.process.handle import (
+    MAX_FILE_BYTES,
+    AccessRefused,
+    ProcessHandle,
+    Unsupported,
+    read_whole,
+)
 
 
 def open_regular(handle: ProcessHandle, path: str) -> int:
@@ -60,16 +63,9 @@ def read_regular(handle: ProcessHandle, path: str, limit: int = MAX_FILE_BYTES) 
     Raises what `open_regular` raises, and AccessRefused with EFBIG when it is longer than `limit`.
     """
     descriptor = open_regular(handle, path)
-    chunks: list[bytes] = []
-    size = 0
     try:
-        while chunk := os.read(descriptor, _CHUNK):
-            size += len(chunk)
-            if size > limit:
-                raise AccessRefused(errno.EFBIG, path)
-            chunks.append(chunk)
+        return read_whole(descriptor, limit, path)
     except OSError as error:
         raise AccessRefused(error.errno or 0, path) from error
     finally:
         os.close(descriptor)
-    return b"".join(chunks)
