@@ -16,7 +16,7 @@ import hashlib
 import os
 import secrets
 from collections.abc import Callable
-from typing import IO, Any, Final
+from typing import Any, Final
 
 import msgspec
 
@@ -87,27 +87,6 @@ def dumps(snapshot: Snapshot, *, unmask: bool = False) -> str:
     writer = _Writer(salt, unmask=unmask)
     document = {"kind": KIND, "salt": salt.hex(), **writer.fields(snapshot)}
     return msgspec.json.encode(document).decode() + "\n"
-
-
-def save(snapshot: Snapshot, target: str | IO[str], *, unmask: bool = False) -> None:
-    """Write a snapshot to a path, which only its owner may read then, or to a stream.
-
-    Raises UsageError if the file cannot be written.
-    """
-    text = dumps(snapshot, unmask=unmask)
-    if not isinstance(target, str):
-        target.write(text)
-        return
-    try:
-        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        with open(descriptor, "w", encoding="ascii") as file:
-            os.fchmod(file.fileno(), 0o600)
-            file.write(text)
-    except OSError as error:
-        raise UsageError(
-            f"{target} cannot be written: {os.strerror(error.errno or 0)}",
-            "Give a path in a directory you can write.",
-        ) from None
 
 
 class _Writer:

@@ -19,7 +19,6 @@ MAX_NAME: Final = 1 << 12
 _BLOCK: Final = 2048
 _GENERAL, _UNICODE, _SPLIT = 0, 1, 2
 _MAX_LOG2: Final = 40
-_NO_ENTRIES: Final[tuple[int, ...]] = ()
 
 
 class Table(NamedTuple):

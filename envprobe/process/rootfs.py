@@ -12,11 +12,9 @@ import os
 import stat
 
 from envprobe.process.handle import (
-    MAX_FILE_BYTES,
     AccessRefused,
     ProcessHandle,
     Unsupported,
-    read_whole,
 )
 
 
@@ -55,17 +53,3 @@ def reopen_regular(place: int, what: str) -> int:
         return os.open(f"/proc/self/fd/{place}", os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY)
     except OSError as error:
         raise AccessRefused(error.errno or 0, what) from error
-
-
-def read_regular(handle: ProcessHandle, path: str, limit: int = MAX_FILE_BYTES) -> bytes:
-    """Return the contents of the regular file `path` in the process's root.
-
-    Raises what `open_regular` raises, and AccessRefused with EFBIG when it is longer than `limit`.
-    """
-    descriptor = open_regular(handle, path)
-    try:
-        return read_whole(descriptor, limit, path)
-    except OSError as error:
-        raise AccessRefused(error.errno or 0, path) from error
-    finally:
-        os.close(descriptor)

@@ -223,8 +223,3 @@ def walk_link_map(memory: CheckedMemory, head: int) -> Iterator[LoadedObject]:
             return
         entry, before = following, entry
     raise NotElf("a list of loaded objects without end")
-
-
-def global_scope(handle: ProcessHandle, memory: Memory, space: AddressSpace) -> list[LoadedObject]:
-    """Return all loaded objects in look-up order; raises what `Scope` and its `objects` raise."""
-    return list(Scope(handle, memory, space).objects())

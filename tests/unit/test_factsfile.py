@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import io
 import json
 import os
 import stat
@@ -15,10 +14,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from envprobe import factsfile
+from envprobe import cli_output, factsfile
 from envprobe.collect import Request, collect
 from envprobe.errors import UsageError
-from envprobe.factsfile import MaskedValue, dumps, load, loads, save
+from envprobe.factsfile import MaskedValue, dumps, load, loads
 from envprobe.model import (
     BlockState,
     Edge,
@@ -272,6 +271,12 @@ def test_a_value_that_is_no_utf_8_and_a_cut_one_are_written_as_the_schema_says()
     assert (document["kind"], document["schema_version"]) == ("envprobe-facts", 1)
 
 
+def save(snapshot: Snapshot, path: str) -> None:
+    """Write a facts file as `envprobe workers --save-facts` does."""
+    with cli_output.destinations({path: "facts"}, private=True) as files:
+        files[path].write(dumps(snapshot))
+
+
 def test_the_file_belongs_to_its_owner_alone(tmp_path: Path) -> None:
     path = tmp_path / "facts.json"
     path.write_text("old and longer than what comes" * 1000)
@@ -287,11 +292,11 @@ def test_the_file_belongs_to_its_owner_alone(tmp_path: Path) -> None:
         assert load(str(one)) == bare()
 
 
-def test_a_stream_can_be_written() -> None:
-    stream = io.StringIO()
-    save(bare(), stream)
-    assert loads(stream.getvalue().encode()) == bare()
-    assert stream.getvalue().endswith("}\n")
+def test_a_snapshot_is_one_line() -> None:
+    text = dumps(bare())
+    assert loads(text.encode()) == bare()
+    assert text.endswith("}\n")
+    assert text.count("\n") == 1
 
 
 def test_a_path_that_cannot_be_used_is_wrong_usage(tmp_path: Path) -> None:

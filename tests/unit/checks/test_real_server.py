@@ -12,26 +12,15 @@ from envprobe.checks.verdict import judge
 from envprobe.config import Config
 from envprobe.errors import Exit
 from envprobe.expectations import parse
-from envprobe.model import Confidence, Role, View
+from envprobe.model import Role, View
 from tests.unit.checks.scene import evidence, one, slugs, text
-from tests.unit.routes.builders import SERVER, TRACKER, EdgeKind, Tree, stand_in, survivors
-from tests.unit.routes.test_real_sglang import ADDRESS, GIVEN, LIVE, SURVIVING, WORKERS
+from tests.unit.routes.builders import Tree
+from tests.unit.routes.test_real_sglang import GIVEN, LIVE, WORKERS, recorded
 
 
 @pytest.fixture
 def server() -> Tree:
-    tree = Tree(wanted=("*",)).add(17535, exec=GIVEN, libc=LIVE, role=SERVER)
-    tree.add(17712, 17535, EdgeKind.EXEC, exec=LIVE, role=TRACKER)
-    for tp, pid in enumerate(WORKERS):
-        tree.worker(
-            pid,
-            17535,
-            role=Role("scheduler", "sglang", {"tp": tp}, worker=True),
-            exec=stand_in(LIVE, own=survivors(SURVIVING)),
-            libc={**LIVE, ADDRESS: f"1401147775252{tp}"},
-            edge={"confidence": Confidence.INFERRED},
-        )
-    return tree
+    return recorded()
 
 
 def context(tree: Tree, *expressions: str) -> Context:

@@ -11,11 +11,25 @@ from pathlib import Path
 
 import pytest
 
-from envprobe.process.handle import AccessRefused, ProcessGone, ProcessHandle, Unsupported
-from envprobe.process.rootfs import open_regular, read_regular
+from envprobe.process.handle import (
+    AccessRefused,
+    ProcessGone,
+    ProcessHandle,
+    Unsupported,
+    read_whole,
+)
+from envprobe.process.rootfs import open_regular
 from tests.programs.cbuild import build
 from tests.programs.ctarget import CTarget
 from tests.programs.requirement import missing
+
+
+def contents(handle: ProcessHandle, path: str, limit: int = 1 << 20) -> bytes:
+    descriptor = open_regular(handle, path)
+    try:
+        return read_whole(descriptor, limit, path)
+    finally:
+        os.close(descriptor)
 
 
 @pytest.fixture
@@ -27,19 +41,19 @@ def handle() -> Iterator[ProcessHandle]:
 def test_a_regular_file_is_read(handle: ProcessHandle, tmp_path: Path) -> None:
     file = tmp_path / "conf"
     file.write_bytes(b"NCCL_ALGO=Ring\n" * 10_000)
-    assert read_regular(handle, str(file)) == file.read_bytes()
+    assert contents(handle, str(file)) == file.read_bytes()
     link = tmp_path / "link"
     link.symlink_to("conf")
-    assert read_regular(handle, str(link)) == file.read_bytes()
+    assert contents(handle, str(link)) == file.read_bytes()
     (tmp_path / "empty").touch()
-    assert read_regular(handle, str(tmp_path / "empty")) == b""
+    assert contents(handle, str(tmp_path / "empty")) == b""
 
 
 def test_a_file_beyond_the_limit_is_refused_not_cut(handle: ProcessHandle, tmp_path: Path) -> None:
     (tmp_path / "big").write_bytes(bytes(1001))
-    assert len(read_regular(handle, str(tmp_path / "big"), limit=1001)) == 1001
+    assert len(contents(handle, str(tmp_path / "big"), limit=1001)) == 1001
     with pytest.raises(AccessRefused) as caught:
-        read_regular(handle, str(tmp_path / "big"), limit=1000)
+        contents(handle, str(tmp_path / "big"), limit=1000)
     assert caught.value.errno == errno.EFBIG
 
 
@@ -89,7 +103,7 @@ def test_links_stay_inside_the_root_of_the_target(tmp_path: Path) -> None:
         ProcessHandle.open(target.pid) as handle,
     ):
         for name in ("/etc/secret", "/absolute", "/climbing", "/../../etc/secret"):
-            assert read_regular(handle, name) == b"of the target"
+            assert contents(handle, name) == b"of the target"
         with pytest.raises(AccessRefused) as caught:
-            read_regular(handle, "/host")
+            contents(handle, "/host")
         assert caught.value.errno == errno.ENOENT

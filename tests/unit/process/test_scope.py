@@ -13,7 +13,7 @@ from envprobe.model import Confidence
 from envprobe.process.elf import NotElf
 from envprobe.process.environ_libc import read_libc
 from envprobe.process.handle import MemoryFault, ProcessHandle
-from envprobe.process.scope import AT_BASE, AT_PHDR, Scope, global_scope, walk_link_map
+from envprobe.process.scope import AT_BASE, AT_PHDR, Scope, walk_link_map
 from tests.programs.cbuild import build
 from tests.programs.ctarget import CTarget
 from tests.unit.process.looking import agree, opened
@@ -44,7 +44,7 @@ def test_the_order_is_that_of_the_dynamic_linker(flags: tuple[str, ...], compile
     program = build("account", *flags, compiler=compiler)
     with CTarget(program, env={"LD_PRELOAD": str(library)}) as target:
         with opened(target.pid) as process:
-            objects = global_scope(*process)
+            objects = list(Scope(*process).objects())
         account = own_account(target)
     assert [one.bias for one in objects] == [bias for _, bias in account]
     assert [one.name for one in objects[1:]] == [name or "(unnamed)" for name, _ in account[1:]]

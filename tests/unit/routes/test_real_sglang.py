@@ -54,8 +54,8 @@ WORKERS: Final = (17713, 17714)
 ADDRESS: Final = "_TORCHINDUCTOR_PYOBJECT_TENSOR_DATA_PTR"
 
 
-@pytest.fixture
-def server() -> Tree:
+def recorded() -> Tree:
+    """Return the tree of the server from which the readings were taken."""
     tree = Tree(wanted=("*",)).add(17535, exec=GIVEN, libc=LIVE, role=SERVER)
     tree.add(17712, 17535, EdgeKind.EXEC, exec=LIVE, role=TRACKER)
     for tp, pid in enumerate(WORKERS):
@@ -70,6 +70,11 @@ def server() -> Tree:
             run_id=LIVE["SGLANG_RUN_ID"],
         )
     return tree
+
+
+@pytest.fixture
+def server() -> Tree:
+    return recorded()
 
 
 def test_every_change_that_the_server_makes_is_attributed(server: Tree) -> None:
