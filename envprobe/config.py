@@ -7,7 +7,7 @@ import enum
 from collections.abc import Iterable
 
 from envprobe.errors import UsageError
-from envprobe.model import Value
+from envprobe.values import Value
 
 
 class Rule(str, enum.Enum):

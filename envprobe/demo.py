@@ -14,9 +14,10 @@ from typing import Any, Final
 from envprobe.checks.finding import Context, Finding
 from envprobe.config import Config, Expectation, Rule
 from envprobe.errors import UndeterminedError
-from envprobe.model import Value, View
+from envprobe.model import View
 from envprobe.routes.types import CauseId
 from envprobe.runner.started import Bounds, start
+from envprobe.values import Value
 
 _BOUNDS: Final = Bounds(seconds=60.0, processes=48)
 _BEFORE_START: Final = {

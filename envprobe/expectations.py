@@ -8,7 +8,7 @@ from typing import Final
 
 from envprobe.config import Expectation, Rule
 from envprobe.errors import UsageError
-from envprobe.model import Value
+from envprobe.values import Value
 
 MAX_WORKERS: Final = 1 << 20
 

@@ -22,8 +22,9 @@ import msgspec
 
 from envprobe import inputfile
 from envprobe.errors import UsageError
-from envprobe.model import SCHEMA_VERSION, Snapshot, Value
+from envprobe.model import SCHEMA_VERSION, Snapshot
 from envprobe.redact import holds_secret, mask_words
+from envprobe.values import Value
 
 KIND: Final = "envprobe-facts"
 MAX_FILE_BYTES: Final = 1 << 30

@@ -7,22 +7,26 @@ directory of /proc/PID that was opened at the start, so that it can never read a
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 from typing import Final
 
-from envprobe.cpython.facts import Answer, AnswerState, CallableFact
 from envprobe.cpython.query import Query
-from envprobe.cpython.session import PythonState, Reply, Session, Subject, has_ended, unreadable
+from envprobe.cpython.session import Reply, Session, Subject, has_ended, unreadable
 from envprobe.errors import TargetGoneError, UndeterminedError
 from envprobe.model import Identity
 from envprobe.process import targets
-from envprobe.process.codefiles import CodeFiles, DiskState, FileFact
+from envprobe.process.codefiles import CodeFiles
 from envprobe.process.handle import AccessRefused, ProcessGone, ProcessHandle
 from envprobe.process.tree import boot_offset, start_time
+from envprobe.pythonfacts import (
+    HOOKS,
+    Answer,
+    AnswerState,
+    DiskState,
+    FileFact,
+    PythonState,
+    files_of,
+)
 from envprobe.runner.forked import run_each
-
-HOOKS: Final = ("sitecustomize", "usercustomize")
-"""The modules that site imports at each start (Lib/site.py)."""
 
 _TRIES: Final = 2
 _STALLED: Final = (
@@ -91,24 +95,6 @@ def inspect(request: Request) -> Inspection:
         f"process {request.pid} became another program (exec) each time it was read",
         "Run envprobe again when it has settled.",
     )
-
-
-def files_of(answer: Answer) -> tuple[str, ...]:
-    """Return the files of code that an answer names, each once, the innermost function's last."""
-    modules = (answer.found_module, answer.module)
-    found = [module.file for module in modules if module is not None]
-    if answer.type is not None:
-        found += [answer.type.file, *answer.type.method_files]
-    if answer.function is not None:
-        found += _files_of_callable(answer.function)
-    real = (path for path in found if path and not path.startswith("<"))
-    return tuple(dict.fromkeys(real))
-
-
-def _files_of_callable(function: CallableFact) -> Iterator[str | None]:
-    yield function.file
-    for link in function.wraps:
-        yield from _files_of_callable(link.inner)
 
 
 def _gone(pid: int) -> TargetGoneError:

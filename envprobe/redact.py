@@ -17,7 +17,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from envprobe import tables
-from envprobe.model import Sentence, Shown, Value
+from envprobe.model import Sentence, Shown
+from envprobe.values import Value
 
 VALUE_LIMIT: Final = 200
 """How many characters of one value a sentence or a table shows at most."""

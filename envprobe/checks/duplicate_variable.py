@@ -8,7 +8,8 @@ from typing import Final
 
 from envprobe.checks import who
 from envprobe.checks.finding import Check, Context, Finding, Severity
-from envprobe.model import Sentence, Shown, Value, View
+from envprobe.model import Sentence, Shown, View
+from envprobe.values import Value
 
 _NAMED: Final = 12
 

@@ -9,9 +9,10 @@ from envprobe.checks import breaks, peers, who
 from envprobe.checks.finding import Context, Finding, Severity
 from envprobe.checks.outcomes import Outcome, Status, break_of, outcomes
 from envprobe.config import Expectation, Rule
-from envprobe.model import Confidence, Sentence, Shown, Value
+from envprobe.model import Confidence, Sentence, Shown
 from envprobe.routes import variables
 from envprobe.routes.types import Change
+from envprobe.values import Value
 
 
 def findings(

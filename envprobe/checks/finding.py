@@ -32,7 +32,8 @@ class Finding:
     """One verdict: which check, who, what, why, and how to mend it.
 
     `undetermined` marks "could not tell": it counts for exit code 3, whatever the severity says.
-    `pids` are the processes it speaks of; `variable` the name it speaks of, "" if none.
+    `pids` are the processes it speaks of; `variable` the name it speaks of, "" if none; `who` names
+    what it speaks of where that is no process of a scan: a file, a rank of a log, an interpreter.
     """
 
     check: str
@@ -45,6 +46,7 @@ class Finding:
     remedy: Sentence = SILENCE
     undetermined: bool = False
     breaks: tuple[Break, ...] = ()
+    who: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -79,7 +81,8 @@ class Check:
 
     `summary` is one line; `why` says what goes wrong in a server; `mend` how to mend it. The
     documentation page and `envprobe explain` are made of these. `undetermined` says whether its
-    findings mean "could not tell" (exit code 3).
+    findings mean "could not tell" (exit code 3). `run` takes what the checks of its command look
+    at: for `workers` a `Context`.
     """
 
     id: str
@@ -88,5 +91,5 @@ class Check:
     summary: str
     why: str
     mend: str
-    run: Callable[[Context], Iterable[Finding]]
+    run: Callable[[Any], Iterable[Finding]]
     undetermined: Undetermined = Undetermined.NEVER

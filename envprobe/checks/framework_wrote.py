@@ -9,8 +9,9 @@ from typing import Final
 from envprobe.checks import breaks, who
 from envprobe.checks.finding import Check, Context, Finding, Severity
 from envprobe.checks.outcomes import covered
-from envprobe.model import Confidence, Sentence, Value
+from envprobe.model import Confidence, Sentence
 from envprobe.routes.types import Break, Change, Route
+from envprobe.values import Value
 
 _NAMED: Final = 12
 _TOLD: Final = 64

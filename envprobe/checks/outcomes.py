@@ -12,8 +12,9 @@ from envprobe.checks import who
 from envprobe.checks.finding import Context
 from envprobe.config import Expectation, Rule
 from envprobe.expectations import accepts
-from envprobe.model import Confidence, Process, Reading, State, Value, View
+from envprobe.model import Confidence, Process, Reading, State, View
 from envprobe.routes.types import Break, InTime, ReadTime, Route
+from envprobe.values import Value
 
 READ_AT_START: Final = (ReadTime.EXEC, ReadTime.LIBRARY_LOAD)
 

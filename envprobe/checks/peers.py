@@ -10,9 +10,10 @@ from typing import Final
 from envprobe.checks import breaks, who
 from envprobe.checks.finding import Context, Finding, Severity
 from envprobe.checks.outcomes import reported
-from envprobe.model import Confidence, Process, Reading, Sentence, Shown, Value, View
+from envprobe.model import Confidence, Process, Reading, Sentence, Shown, View
 from envprobe.routes import variables
 from envprobe.routes.types import Break, PeerGroup, Route
+from envprobe.values import Value
 
 _STATES_SHOWN: Final = 4
 

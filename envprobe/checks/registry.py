@@ -1,10 +1,10 @@
-"""All checks in their order, and running them."""
+"""All checks in their order, by command, and running them."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
 
 from envprobe.checks import (
     block_wiped,
@@ -58,7 +58,10 @@ CHECKS: Final[tuple[Check, ...]] = (
     exec_view_inferred.CHECK,
     block_wiped.CHECK,
 )
-"""A new check is added at the end: ids never change their meaning."""
+"""The checks of `workers`. A new check is added at the end: ids never change their meaning."""
+
+ALL: Final[tuple[Check, ...]] = CHECKS
+"""The checks of every command."""
 
 MAX_FINDINGS: Final = 100
 """How many findings of one check and severity are told one by one."""
@@ -80,12 +83,12 @@ class Result:
 
 def find(id_or_slug: str) -> Check:
     """Return the check with this id (in any case) or slug; UsageError with a suggestion."""
-    for check in CHECKS:
+    for check in ALL:
         if id_or_slug.lower() in (check.id.lower(), check.slug):
             return check
-    known = [check.slug for check in CHECKS]
+    known = [check.slug for check in ALL]
     if id_or_slug[:2].lower() == "ep" and id_or_slug[2:].isdecimal():
-        known = [check.id for check in CHECKS]
+        known = [check.id for check in ALL]
         id_or_slug = id_or_slug.upper()
     raise UsageError(f"there is no check {id_or_slug!r}", did_you_mean(id_or_slug, known))
 
@@ -121,11 +124,15 @@ def _merged(findings: list[Finding]) -> Finding:
 
 
 def run_all(context: Context) -> Result:
-    """Return the findings of all checks, those of [ignore] kept apart."""
-    found = [finding for check in CHECKS for finding in _bounded(check.run(context))]
-    ignore = context.config.ignore
+    """Return the findings of all checks of `workers`, those of [ignore] kept apart."""
+    return run_checks(CHECKS, context, context.config.ignore)
+
+
+def run_checks(checks: Iterable[Check], context: Any, ignore: Mapping[str, str]) -> Result:
+    """Return what these checks find in `context`; `ignore` maps slugs to reasons."""
+    found = [finding for check in checks for finding in _bounded(check.run(context))]
     kept = [one for one in found if one.undetermined or one.check not in ignore]
     ignored = [one for one in found if not one.undetermined and one.check in ignore]
-    # The sort is stable: findings of one severity stay in the order of CHECKS.
+    # The sort is stable: findings of one severity stay in the order of the checks.
     kept.sort(key=lambda one: -one.severity.rank)
     return Result(tuple(kept), tuple((one, ignore[one.check]) for one in ignored))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Container, Iterable
 
 from envprobe.checks import no_workers, who, worker_unreadable, workers_missing
-from envprobe.checks.finding import Context, Finding, Severity
+from envprobe.checks.finding import Context, Severity
 from envprobe.checks.outcomes import Status, outcomes, without_process
 from envprobe.checks.registry import Result
 from envprobe.errors import Exit, decide
@@ -31,28 +31,39 @@ def judge(context: Context, result: Result, fail_on: Severity = Severity.ERROR) 
     A finding at or above `fail_on` gives 1, one that is undetermined 3 unless its check is in
     `allow_unknown`, a root that ended during the scan 4; `errors.decide` chooses among several.
     """
-    allowed = context.config.allow_unknown
+    others = []
+    if not _has_evidence(context):
+        others.append(Exit.UNDETERMINED)
+    if _root_is_gone(context):
+        others.append(Exit.TARGET_GONE)
+    return of_findings(result, context.config.allow_unknown, fail_on, others)
+
+
+def of_findings(
+    result: Result,
+    allow_unknown: Container[str],
+    fail_on: Severity = Severity.ERROR,
+    others: Iterable[Exit] = (),
+) -> Verdict:
+    """Return the verdict that follows from findings, and from `others`: outcomes without one.
+
+    The caller adds `Exit.UNDETERMINED` to `others` where no evidence was found: 0 needs some.
+    """
     judged = [one for one in result.findings if not one.undetermined]
     unknown = [one for one in result.findings if one.undetermined]
-    accepted = [one for one in unknown if one.check in allowed]
+    accepted = [one for one in unknown if one.check in allow_unknown]
     counts = {severity.value: 0 for severity in reversed(Severity)}
     for finding in judged:
         counts[finding.severity.value] += 1
     counts["undetermined"] = len(unknown) - len(accepted)
     counts["accepted"] = len(accepted)
     counts["ignored"] = len(result.ignored)
-    return Verdict(decide({Exit.HOLDS, *_outcomes(context, judged, counts, fail_on)}), counts)
-
-
-def _outcomes(
-    context: Context, judged: list[Finding], counts: dict[str, int], fail_on: Severity
-) -> Iterator[Exit]:
+    outcomes = {Exit.HOLDS, *others}
     if any(finding.severity.rank >= fail_on.rank for finding in judged):
-        yield Exit.FINDING
-    if counts["undetermined"] or not _has_evidence(context):
-        yield Exit.UNDETERMINED
-    if _root_is_gone(context):
-        yield Exit.TARGET_GONE
+        outcomes.add(Exit.FINDING)
+    if counts["undetermined"]:
+        outcomes.add(Exit.UNDETERMINED)
+    return Verdict(decide(outcomes), counts)
 
 
 def _has_evidence(context: Context) -> bool:

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final, TypeVar
 
 from envprobe.checks.finding import Context
-from envprobe.model import Confidence, Process, Shown, Value, View
+from envprobe.model import Confidence, Process, Shown, View
 from envprobe.redact import holds_secret
 from envprobe.routes.types import Stop
+from envprobe.values import Value
 
 Item = TypeVar("Item")
 Key = TypeVar("Key")

@@ -8,10 +8,10 @@ from typing import Final
 
 from envprobe.cpython import dicts
 from envprobe.cpython.describe import Describer
-from envprobe.cpython.facts import CallableFact, Wrapped
 from envprobe.cpython.faults import Unreadable
 from envprobe.cpython.objects import Objects, TypeInfo, cstring
 from envprobe.cpython.types import Classes
+from envprobe.pythonfacts import CallableFact, Wrapped
 
 MAX_CALLABLES: Final = 32
 MAX_CELLS: Final = 64

@@ -7,9 +7,9 @@ import dataclasses
 from typing import Final
 
 from envprobe.cpython import dicts
-from envprobe.cpython.facts import ClassFact, ModuleFact
 from envprobe.cpython.objects import Objects
 from envprobe.cpython.types import Classes
+from envprobe.pythonfacts import ClassFact, ModuleFact
 
 MAX_METHODS: Final = 256
 MAX_SEARCH: Final = 256

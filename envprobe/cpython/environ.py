@@ -12,7 +12,8 @@ from typing import Final
 from envprobe.cpython import dicts
 from envprobe.cpython.faults import Unreadable
 from envprobe.cpython.objects import Objects
-from envprobe.model import Environment, EnvironmentStatus, Value, View
+from envprobe.model import Environment, EnvironmentStatus, View
+from envprobe.values import Value
 
 MAX_NAME: Final = 1 << 12
 MAX_WHOLE: Final = 16 << 20

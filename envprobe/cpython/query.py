@@ -17,12 +17,12 @@ from envprobe.cpython import dicts
 from envprobe.cpython.attributes import MISSING, Attributes, Computed, Found, Lazy, Outcome
 from envprobe.cpython.callables import Callables
 from envprobe.cpython.describe import Describer
-from envprobe.cpython.facts import Answer, AnswerState, Kind, ModuleFact
 from envprobe.cpython.faults import Unreadable
 from envprobe.cpython.objects import Objects
 from envprobe.cpython.types import Classes
 from envprobe.cpython.values import Values
 from envprobe.errors import UsageError
+from envprobe.pythonfacts import Answer, AnswerState, Kind, ModuleFact
 
 MAX_QUERY: Final = 4096
 MAX_PARTS: Final = 32

@@ -13,7 +13,6 @@ from typing import Final, TypeVar
 
 from envprobe.cpython import dicts, environ, runtime
 from envprobe.cpython.attributes import MISSING
-from envprobe.cpython.facts import Answer, AnswerState, PythonFact
 from envprobe.cpython.faults import NotRunning, Torn, UnknownBuild, Unreadable
 from envprobe.cpython.layouts import Layout
 from envprobe.cpython.metered import READ_BUDGET, Metered
@@ -26,6 +25,7 @@ from envprobe.process.handle import AccessRefused, MemoryFault, ProcessGone, Pro
 from envprobe.process.maps import AddressSpace
 from envprobe.process.memory import Memory
 from envprobe.process.scope import Scope
+from envprobe.pythonfacts import Answer, AnswerState, PythonFact
 
 ATTEMPTS: Final = 6
 PAUSE_S: Final = 0.0005

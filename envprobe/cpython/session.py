@@ -6,11 +6,9 @@ All of this reads memory, which may block: it is run in a child (`runner.forked`
 from __future__ import annotations
 
 import dataclasses
-import enum
 import hashlib
 from typing import Final
 
-from envprobe.cpython.facts import Answer, AnswerState, PythonFact
 from envprobe.cpython.faults import CannotAttach, NoPython, NotRunning, Torn, Unreadable
 from envprobe.cpython.reader import PythonReader, attach
 from envprobe.model import Environment, Identity
@@ -26,20 +24,10 @@ from envprobe.process.maps import AddressSpace
 from envprobe.process.memory import Memory
 from envprobe.process.scope import Scope
 from envprobe.process.tree import title_through
+from envprobe.pythonfacts import Answer, AnswerState, PythonFact, PythonState
 
 _MEMORY: Final = "the memory of the interpreter"
 _ASK_AGAIN: Final = "Run envprobe again when the process is less busy."
-
-
-class PythonState(str, enum.Enum):
-    """What became of looking for the interpreter: exactly one of these."""
-
-    READ = "read"
-    NO_PYTHON = "no_python"
-    UNKNOWN_BUILD = "unknown_build"
-    NOT_RUNNING = "not_running"
-    UNREADABLE = "unreadable"
-    CHANGING = "changing"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from envprobe.cpython import dicts
-from envprobe.cpython.facts import Datum
 from envprobe.cpython.faults import Unreadable
 from envprobe.cpython.objects import Objects, TypeInfo
 from envprobe.cpython.types import Classes
-from envprobe.model import Value
+from envprobe.pythonfacts import Datum
+from envprobe.values import Value
 
 MAX_DEPTH: Final = 6
 MAX_MEMBERS: Final = 1000

@@ -6,7 +6,8 @@ memory of an object made for it; nothing here knows a structure's declaration. A
 be found, or that is found in two places, is left out and its name is listed under `missing`.
 
 Output: one line, {"version": [major, minor, micro], "hexversion": N, "build": "release", "debug"
-or "free-threaded" (with "-debug"), "forms": {...}, "offsets": {...}, "missing": [...]}.
+or "free-threaded" (with "-debug"), "image": path of the file that holds the interpreter, "forms":
+{...}, "offsets": {...}, "missing": [...]}. An interpreter before 3.9 only says that it is too old.
 
 It is one file, however long: its text is handed to the target's interpreter with `-c`, where
 envprobe cannot be imported.
@@ -24,6 +25,15 @@ import sys
 import sysconfig
 import types
 from typing import Any, Callable, Iterable, Optional
+
+OLDEST = (3, 9)
+if sys.version_info < OLDEST:  # what follows is not valid there
+    said = [
+        "CPython %d.%d is older than %d.%d, the first that is read"
+        % (sys.version_info[:2] + OLDEST)
+    ]
+    print(json.dumps({"version": list(sys.version_info[:3]), "missing": said}))
+    sys.exit()
 
 WORD = 8
 _MEMORY = os.open("/proc/self/mem", os.O_RDONLY)
@@ -638,6 +648,18 @@ class AtExit:
         self.write(1, (self.dumps(self.result) + "\n").encode())
 
 
+def image() -> str:
+    """Return the path of the file whose code is the interpreter's, "" if none is mapped."""
+    address = ctypes.cast(ctypes.pythonapi.PyInterpreterState_Get, ctypes.c_void_p).value or 0
+    with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as file:
+        for line in file:
+            fields = line.rstrip("\n").split(None, 5)
+            start, end = (int(bound, 16) for bound in fields[0].split("-"))
+            if start <= address < end and len(fields) == 6:
+                return fields[5]
+    return ""
+
+
 def build() -> str:
     """Name the kind of this build."""
     kind = "free-threaded" if sysconfig.get_config_var("Py_GIL_DISABLED") else "release"
@@ -673,6 +695,7 @@ def main() -> dict[str, Any]:
         "version": list(sys.version_info[:3]),
         "hexversion": sys.hexversion,
         "build": build(),
+        "image": image(),
         "forms": forms,
         "offsets": out,
         "missing": missing,

@@ -65,6 +65,9 @@ class CheckedMemory:
     def read(self, address: int, size: int) -> bytes:
         """Return exactly `size` bytes, or raise MemoryFault."""
         number, offset = divmod(address, PAGE_BYTES)
+        page = self._pages.get(number)
+        if page is not None and offset + size <= len(page):  # nearly always: kept to one call
+            return page[offset : offset + size]
         data = self._page(number)[offset : offset + size]
         while len(data) < size:
             if (offset + len(data)) % PAGE_BYTES:  # the page itself was short

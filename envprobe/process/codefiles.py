@@ -5,41 +5,17 @@ Files are those of the process's own root directory (`rootfs`), so that containe
 
 from __future__ import annotations
 
-import dataclasses
-import enum
 import errno
 import os
 from typing import Final
 
 from envprobe.process import rootfs
 from envprobe.process.handle import AccessRefused, ProcessGone, ProcessHandle, Unsupported
+from envprobe.pythonfacts import DiskState, FileFact
 
 _MISSING: Final = (errno.ENOENT, errno.ENOTDIR)
 _SLACK_TICKS: Final = 2
 """A start is known to a clock tick, and the kernel stamps files with a clock that lags by one."""
-
-
-class DiskState(str, enum.Enum):
-    """What became of a file of code since the process started."""
-
-    UNCHANGED = "unchanged"
-    CHANGED = "changed"
-    MISSING = "missing"
-    UNREADABLE = "unreadable"
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class FileFact:
-    """A file of code, in the process's own root directory.
-
-    `changed` is its ctime: `rsync -a` and `cp -p` keep the mtime, nothing keeps the ctime. `reason`
-    explains UNREADABLE.
-    """
-
-    path: str
-    state: DiskState
-    changed: float | None = None
-    reason: str = ""
 
 
 class CodeFiles:

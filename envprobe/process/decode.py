@@ -15,9 +15,9 @@ import time
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-from envprobe.model import MAX_VALUE_BYTES, Value
 from envprobe.process.checked import Source, Space
 from envprobe.process.handle import MemoryFault
+from envprobe.values import MAX_VALUE_BYTES, Value
 
 MAX_ENTRIES: Final = 200_000
 MAX_TOTAL_BYTES: Final = 16 << 20

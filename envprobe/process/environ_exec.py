@@ -17,15 +17,10 @@ import re
 from collections.abc import Callable, Collection
 from typing import Final
 
-from envprobe.model import (
-    BlockState,
-    Environment,
-    EnvironmentStatus,
-    Value,
-    View,
-)
+from envprobe.model import BlockState, Environment, EnvironmentStatus, View
 from envprobe.process.access import explain
 from envprobe.process.handle import AccessRefused, ProcessHandle, Stat
+from envprobe.values import Value
 
 MAX_NAME_BYTES: Final = 4096
 MAX_STRINGS: Final = 1 << 18

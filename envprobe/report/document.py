@@ -8,11 +8,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from envprobe import redact
-from envprobe.checks import registry
-from envprobe.checks.finding import Finding
 from envprobe.checks.verdict import Verdict
 from envprobe.config import Expectation
-from envprobe.errors import EXIT_MEANINGS
 from envprobe.model import (
     Environment,
     Identity,
@@ -22,12 +19,12 @@ from envprobe.model import (
     Sentence,
     Snapshot,
     State,
-    Value,
     Vanished,
 )
-from envprobe.report import pretty
+from envprobe.report import findings, pretty
 from envprobe.report.model import Presentation, Report, Scan
 from envprobe.routes.types import Break, Cause, InTime, Launch, PeerGroup, Route, Stop
+from envprobe.values import Value
 
 
 def render(report: Report, presentation: Presentation) -> str:
@@ -46,7 +43,7 @@ class _Document:
         return {
             **pretty.heading(),
             "verdict": {
-                **_verdict(verdict),
+                **findings.verdict_document(verdict),
                 "fail_on": report.fail_on.value,
                 "exit_zero": report.exit_zero,
             },
@@ -58,7 +55,7 @@ class _Document:
         routing = scan.routing
         routes = (one for one in routing.routes.values() if one.breaks or self.every_route)
         return {
-            "verdict": _verdict(scan.verdict),
+            "verdict": findings.verdict_document(scan.verdict),
             "snapshot": _snapshot(scan.snapshot),
             "launches": [_launch(one) for one in routing.launches],
             "peer_groups": [_group(one) for one in routing.groups],
@@ -66,11 +63,9 @@ class _Document:
             "vanished": [_vanished(one) for one in scan.snapshot.vanished],
             "variables": [self.variable(scan, name) for name in routing.names],
             "routes": [self.route(one) for one in routes],
-            "findings": [self.finding(scan, one) for one in scan.result.findings],
-            "ignored": [
-                {**self.finding(scan, one), "ignored_because": redact.show_text(reason)}
-                for one, reason in scan.result.ignored
-            ],
+            **findings.documents(
+                scan.result, scan.context.config.allow_unknown, unmask=self.unmask
+            ),
         }
 
     # --- values ----------------------------------------------------------------------------------
@@ -232,30 +227,6 @@ class _Document:
             "against": self.all_said(cause.evidence_against),
             "remedy": self.said(cause.remedy),
         }
-
-    def finding(self, scan: Scan, finding: Finding) -> dict[str, Any]:
-        allowed = scan.context.config.allow_unknown
-        return {
-            "id": registry.find(finding.check).id,
-            "check": finding.check,
-            "severity": finding.severity.value,
-            "confidence": finding.confidence.value,
-            "undetermined": finding.undetermined,
-            "accepted": finding.undetermined and finding.check in allowed,
-            "message": self.said(finding.message),
-            "pids": list(finding.pids),
-            "variable": redact.show_name(finding.variable) if finding.variable else None,
-            "evidence": self.all_said(finding.evidence),
-            "remedy": self.said(finding.remedy),
-        }
-
-
-def _verdict(verdict: Verdict) -> dict[str, Any]:
-    return {
-        "exit": int(verdict.exit),
-        "meaning": EXIT_MEANINGS[verdict.exit],
-        "counts": verdict.counts,
-    }
 
 
 def _snapshot(snapshot: Snapshot) -> dict[str, Any]:

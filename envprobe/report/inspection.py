@@ -9,19 +9,21 @@ from collections.abc import Iterator
 from typing import Final
 
 from envprobe import redact
-from envprobe.cpython.facts import (
+from envprobe.errors import Exit
+from envprobe.inspection import Inspection
+from envprobe.pythonfacts import (
     Answer,
     AnswerState,
     CallableFact,
     ClassFact,
     Datum,
+    DiskState,
+    FileFact,
     ModuleFact,
     PythonFact,
+    files_of,
 )
-from envprobe.errors import Exit
-from envprobe.inspection import Inspection, files_of
-from envprobe.model import Value
-from envprobe.process.codefiles import DiskState, FileFact
+from envprobe.values import Value
 
 _MAX_WIDTH: Final = 110
 _MAX_SHOWN: Final = 60

@@ -7,10 +7,9 @@ import dataclasses
 from typing import Any, Final
 
 from envprobe import redact
-from envprobe.cpython.facts import Answer, Datum
 from envprobe.errors import Exit
-from envprobe.inspection import Inspection, files_of
-from envprobe.model import Value
+from envprobe.inspection import Inspection
+from envprobe.pythonfacts import Answer, Datum, files_of
 from envprobe.report import pretty
 from envprobe.report.inspection import (
     exit_of,
@@ -21,6 +20,7 @@ from envprobe.report.inspection import (
     sentence,
     variables,
 )
+from envprobe.values import Value
 
 _MEANINGS: Final = {
     Exit.HOLDS: "every question was answered",

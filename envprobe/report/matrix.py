@@ -11,9 +11,10 @@ from typing import Final
 from envprobe import redact
 from envprobe.checks.finding import Finding
 from envprobe.config import Config, Rule
-from envprobe.model import Process, State, Value, View
+from envprobe.model import Process, State, View
 from envprobe.report import labels
 from envprobe.routes.types import InTime, Launch, Routing
+from envprobe.values import Value
 
 SAME: Final = "="
 ABSENT: Final = "-"

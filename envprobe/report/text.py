@@ -3,43 +3,17 @@
 from __future__ import annotations
 
 import datetime
-import textwrap
 from collections.abc import Iterable, Iterator
 from typing import Final
 
 from envprobe import redact
-from envprobe.checks import registry
-from envprobe.checks.finding import Finding, Severity
 from envprobe.errors import Exit
-from envprobe.model import Sentence
-from envprobe.report import labels, matrix, tree
+from envprobe.report import findings, labels, matrix, tree
 from envprobe.report.model import Presentation, Report, Scan
 
-_MIN_WIDTH: Final = 80
-_MAX_PROSE: Final = 110
 _NAME_WIDTH: Final = 34
 _VALUE_WIDTH: Final = 24
 _NAMES_LISTED: Final = 12
-_OF_A_CAUSE: Final = ("for it: ", "against it: ")
-"""How evidence begins that belongs to the cause named before it."""
-
-_VERDICTS: Final = {
-    Exit.HOLDS: "HOLDS",
-    Exit.FINDING: "FAILS",
-    Exit.UNDETERMINED: "UNDETERMINED",
-    Exit.TARGET_GONE: "TARGET GONE",
-}
-_STYLES: Final = {
-    "HOLDS": "1;32",
-    "FAILS": "1;31",
-    "UNDETERMINED": "1;33",
-    "TARGET GONE": "1;31",
-    Severity.ERROR.value: "1;31",
-    Severity.WARNING.value: "1;33",
-    Severity.INFO.value: "1;36",
-    "unknown": "1;33",
-    "title": "1",
-}
 
 
 def render(report: Report, presentation: Presentation) -> str:
@@ -47,17 +21,17 @@ def render(report: Report, presentation: Presentation) -> str:
     return redact.without_commands("\n".join(_Text(report, presentation).lines()) + "\n")
 
 
-class _Text:
+class _Text(findings.Prose):
     def __init__(self, report: Report, presentation: Presentation) -> None:
+        super().__init__(presentation.width, color=presentation.color, unmask=presentation.unmask)
         self.report = report
         self.presentation = presentation
-        self.width = max(presentation.width, _MIN_WIDTH)
-        self.prose = min(self.width, _MAX_PROSE)
 
     def lines(self) -> Iterator[str]:
-        verdict = list(self.verdict())
+        report = self.report
+        verdict = self.verdict(report.exit, self.summary(), exit_zero=report.exit_zero)
         yield from verdict
-        for scan in self.report.scans:
+        for scan in report.scans:
             yield ""
             yield from self.scan(scan)
         yield ""
@@ -65,21 +39,8 @@ class _Text:
 
     # --- the verdict -----------------------------------------------------------------------------
 
-    def verdict(self) -> Iterator[str]:
-        word = _VERDICTS.get(self.report.exit, self.report.exit.name)
-        found = self.wrapped(f"{word}: {self.summary()} ({self.code()})", "")
-        yield from (line.replace(word, self.style(word, word), 1) for line in found[:1])
-        yield from found[1:]
-
-    def code(self) -> str:
-        """Say the exit code of this run."""
-        found = int(self.report.exit)
-        if self.report.exit_zero and found:
-            return f"exit 0 by --exit-zero, would be {found}"
-        return f"exit {found}"
-
     def summary(self) -> str:
-        parts = list(self.counted())
+        parts = list(findings.counted(self.report.counts, self.report.fail_on))
         workers = sum(len(scan.routing.workers()) for scan in self.report.scans)
         whom = self.of_what()
         if self.report.exit is Exit.TARGET_GONE:
@@ -96,20 +57,6 @@ class _Text:
             checked = _number(expected, "expectation")
             return ", ".join([*parts, f"{checked} checked in {number(workers, 'worker')}{whom}"])
         return ", ".join([*parts, f"the environment of {number(workers, 'worker')}{whom} was read"])
-
-    def counted(self) -> Iterator[str]:
-        """Say how many findings of each kind there are, as far as they matter."""
-        counts = self.report.counts
-        for severity in reversed(Severity):
-            matters = severity.rank >= min(self.report.fail_on.rank, Severity.WARNING.rank)
-            if counts[severity.value] and matters:
-                yield _number(counts[severity.value], severity.value)
-        if counts["undetermined"]:
-            yield f"{counts['undetermined']} could not be determined"
-        if counts["accepted"]:
-            yield f"{counts['accepted']} unknown but accepted"
-        if counts["ignored"]:
-            yield f"{counts['ignored']} ignored"
 
     def of_what(self) -> str:
         """Say which server or how many, and on which host."""
@@ -137,7 +84,9 @@ class _Text:
             )
             yield from self.table(scan, matrix.build(scan.routing, launch, focus))
         yield from self.notes(scan)
-        yield from self.findings(scan)
+        yield from self.findings(
+            scan.result, self.report.config.allow_unknown, details=self.presentation.show_all
+        )
 
     def heading(self, scan: Scan) -> str:
         snapshot = scan.snapshot
@@ -147,33 +96,6 @@ class _Text:
         return self.style(
             f"{host}, {_moment(snapshot.started)}: {processes} read in {took:.2f} s", "title"
         )
-
-    def findings(self, scan: Scan) -> Iterator[str]:
-        for finding in scan.result.findings:
-            yield ""
-            yield from self.finding(finding, scan)
-        for finding, reason in scan.result.ignored:
-            yield ""
-            message = redact.show_sentence(finding.message, unmask=self.presentation.unmask)
-            yield from self.wrapped(f"ignored  {finding.check}: {message}", "  ")
-            yield from self.wrapped(f"because: {redact.show_text(reason, 200)}", "    ", "    ")
-
-    def finding(self, finding: Finding, scan: Scan) -> Iterator[str]:
-        check = registry.find(finding.check)
-        kind = finding.severity.value
-        if finding.undetermined:
-            allowed = finding.check in scan.context.config.allow_unknown
-            kind = "accepted" if allowed else "unknown"
-        sure = "" if finding.undetermined else f", {finding.confidence.value}"
-        yield f"{self.style(kind, kind)}  {check.slug} ({check.id}{sure})"
-        yield from self.said(finding.message, "  ")
-        if finding.severity is Severity.INFO and not self.presentation.show_all:
-            return
-        for one in finding.evidence:
-            deeper = "  " if str(one.parts[0]).startswith(_OF_A_CAUSE) else ""
-            yield from self.said(one, f"    {deeper}", f"  {deeper}- ")
-        if finding.remedy.parts:
-            yield from self.said(finding.remedy, "     ", "  => ")
 
     # --- the table -------------------------------------------------------------------------------
 
@@ -209,7 +131,7 @@ class _Text:
         """Return the value that `=` stands for; what nobody could read is not called absent."""
         if row.value is None:
             return "(not set)" if matrix.ABSENT in row.marks else "(not read)"
-        return redact.show(row.name, row.value, unmask=self.presentation.unmask)
+        return redact.show(row.name, row.value, unmask=self.unmask)
 
     def explained(self, table: matrix.Matrix, legend: list[str], room: int) -> Iterator[str]:
         """Say what marks, letters and numbers of columns stand for, and values cut to `room`."""
@@ -228,7 +150,7 @@ class _Text:
 
     def full_values(self, row: matrix.Row, room: int) -> Iterator[str]:
         name = redact.show_name(row.name)
-        unmask = self.presentation.unmask
+        unmask = self.unmask
         for letter, value in row.others:
             if any(mark.rstrip(matrix.LATE) == letter for mark in row.marks):
                 shown = redact.show(row.name, value, unmask=unmask)
@@ -280,25 +202,6 @@ class _Text:
             yield ""
         for note in notes:
             yield from self.wrapped(f"note: {redact.show_text(note, 600)}", "      ")
-
-    # --- words -----------------------------------------------------------------------------------
-
-    def said(self, sentence: Sentence, below: str, first: str | None = None) -> list[str]:
-        shown = redact.show_sentence(sentence, unmask=self.presentation.unmask)
-        return self.wrapped(shown, below, below if first is None else first)
-
-    def wrapped(self, text: str, below: str, first: str = "") -> list[str]:
-        return textwrap.wrap(
-            text,
-            self.prose,
-            initial_indent=first,
-            subsequent_indent=below,
-            break_on_hyphens=False,
-        )
-
-    def style(self, text: str, style: str) -> str:
-        code = _STYLES.get(style, "")
-        return f"\x1b[{code}m{text}\x1b[0m" if self.presentation.color and code else text
 
 
 def _heads(columns: Iterable[matrix.Column]) -> tuple[list[str], list[str]]:

@@ -9,8 +9,8 @@ import os
 from typing import Any, Final
 
 from envprobe import tables
-from envprobe.model import Value
 from envprobe.routes.types import ReadTime
+from envprobe.values import Value
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

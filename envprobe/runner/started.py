@@ -16,6 +16,10 @@ from types import TracebackType
 from typing import Final
 
 from envprobe.errors import UndeterminedError
+from envprobe.runner.rights import Rights
+
+NO_GPUS: Final = {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": "", "ROCR_VISIBLE_DEVICES": ""}
+"""Hides every GPU from foreign code that needs none."""
 
 _POLL_SECONDS: Final = 0.01
 _READ_BYTES: Final = 1 << 16
@@ -173,17 +177,23 @@ def start(
     *,
     name: str = "the command",
     lifeline: bool = False,
+    rights: Rights | None = None,
 ) -> Started:
     """Start `command` within `bounds` and exactly `environment`; it must be used as a context.
 
     stdin is /dev/null; with `lifeline` it is a pipe that is never written to and that ends when
-    envprobe does, however that comes about. The limits are set by payload/bounded.py, which then
-    execs the command. Raises UndeterminedError when it cannot be started.
+    envprobe does, however that comes about. `rights` are taken on before the command runs; None
+    keeps those of envprobe, for code of envprobe's own. The limits are set by payload/bounded.py,
+    which then execs the command. Raises UndeterminedError when it cannot be started, or when
+    envprobe cannot take on the rights.
     """
+    if rights is not None:
+        rights.require()
     bounded = resources.files("envprobe").joinpath("payload").joinpath("bounded.py")
     with resources.as_file(bounded) as program:
         wrapped = [sys.executable, "-I", "-S", str(program)]
-        wrapped += [str(bounds.processes), str(int(bounds.seconds) + 1), *command]
+        wrapped += [str(bounds.processes), str(int(bounds.seconds) + 1)]
+        wrapped += [rights.encoded() if rights is not None else "-", *command]
         try:
             process = subprocess.Popen(
                 wrapped,

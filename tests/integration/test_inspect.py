@@ -18,7 +18,7 @@ import pytest
 
 from envprobe import cli, cli_inspect, inspection
 from envprobe.cpython import session
-from envprobe.cpython.facts import Answer
+from envprobe.pythonfacts import Answer
 from envprobe.report import inspection as text_report
 from envprobe.report import inspection_document
 from tests.programs import interpreters

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from envprobe.cpython import layouts, reader, runtime, sites
-from envprobe.cpython.facts import Answer, AnswerState
 from envprobe.cpython.faults import CannotAttach, NotRunning, Torn, Unreadable
 from envprobe.cpython.layouts import Layout
 from envprobe.process.elf import Image, Symbol
@@ -22,6 +21,7 @@ from envprobe.process.handle import MemoryFault, ProcessHandle
 from envprobe.process.maps import AddressSpace
 from envprobe.process.memory import Memory
 from envprobe.process.scope import Scope
+from envprobe.pythonfacts import Answer, AnswerState
 from tests.programs import interpreters
 from tests.programs.pytarget import (
     PyTarget,

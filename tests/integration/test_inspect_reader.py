@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 
 from envprobe.cpython import layouts
-from envprobe.cpython.facts import AnswerState, Kind
 from envprobe.cpython.faults import NoPython, NotRunning, UnknownBuild
 from envprobe.errors import UsageError
 from envprobe.model import EnvironmentStatus, View
 from envprobe.payload import calibrate
+from envprobe.pythonfacts import AnswerState, Kind
 from tests.programs import interpreters
 from tests.programs.pytarget import (
     PyTarget,

@@ -14,12 +14,12 @@ from types import TracebackType
 from typing import Any
 
 from envprobe.cpython import reader
-from envprobe.cpython.facts import Answer, CallableFact, Datum, Kind
 from envprobe.cpython.layouts import Layout
 from envprobe.process.handle import ProcessHandle
 from envprobe.process.maps import AddressSpace
 from envprobe.process.memory import Memory
 from envprobe.process.scope import Scope
+from envprobe.pythonfacts import Answer, CallableFact, Datum, Kind
 
 PROGRAM = Path(__file__).with_name("py39") / "py_target.py"
 ROOT = Path(__file__).resolve().parents[2]

@@ -12,9 +12,10 @@ import pytest
 from envprobe import cli, cli_facts, cli_wait, cli_workers
 from envprobe.config import Config, Expectation, Rule
 from envprobe.errors import Exit, TargetGoneError, UndeterminedError, UsageError
-from envprobe.model import Snapshot, Value
+from envprobe.model import Snapshot
 from envprobe.redact import DEFAULT_WANTED, is_wanted
 from envprobe.report.model import Presentation
+from envprobe.values import Value
 from tests.unit.checks.scene import ROOT, Scene, sglang
 
 

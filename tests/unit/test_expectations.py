@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from envprobe.config import Expectation, Rule
 from envprobe.errors import UsageError
 from envprobe.expectations import accepts, parse, parse_count
-from envprobe.model import MAX_VALUE_BYTES, Value
+from envprobe.values import MAX_VALUE_BYTES, Value
 
 
 def stated(expression: str) -> tuple[str, Rule, list[bytes]]:

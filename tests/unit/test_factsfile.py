@@ -30,10 +30,10 @@ from envprobe.model import (
     Role,
     Snapshot,
     State,
-    Value,
     Vanished,
     View,
 )
+from envprobe.values import Value
 from tests.programs.trees import TitledTree
 
 TOKEN = b"hf_abcdefghijklmnopqrstuvwx"

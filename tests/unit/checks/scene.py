@@ -24,13 +24,13 @@ from envprobe.model import (
     Sentence,
     Shown,
     Snapshot,
-    Value,
     Vanished,
     View,
 )
 from envprobe.redact import DEFAULT_WANTED
 from envprobe.routes.build import build
 from envprobe.routes.types import Routing
+from envprobe.values import Value
 
 Variables = Mapping[str, str | bytes | None]
 

@@ -15,10 +15,10 @@ from envprobe.model import (
     Environment,
     EnvironmentStatus,
     Role,
-    Value,
     View,
 )
 from envprobe.routes.types import CauseId
+from envprobe.values import Value
 from tests.unit.checks.scene import (
     BASE,
     ROOT,

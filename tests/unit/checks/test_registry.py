@@ -12,7 +12,8 @@ from envprobe.checks.explain import explain
 from envprobe.checks.finding import Check, Finding, Undetermined
 from envprobe.checks.registry import CHECKS, Result, find, run_all, slug_of
 from envprobe.errors import UsageError
-from envprobe.model import Confidence, Role, Sentence, Value, View
+from envprobe.model import Confidence, Role, Sentence, View
+from envprobe.values import Value
 from tests.unit.checks.scene import (
     BASE,
     ROOT,

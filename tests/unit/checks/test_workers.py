@@ -17,9 +17,9 @@ from envprobe.model import (
     Environment,
     EnvironmentStatus,
     Role,
-    Value,
     View,
 )
+from envprobe.values import Value
 from tests.unit.checks.scene import (
     BASE,
     ROOT,

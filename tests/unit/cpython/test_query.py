@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from envprobe.cpython.facts import CallableFact, Datum, Wrapped
 from envprobe.cpython.query import Query
 from envprobe.errors import Exit, UsageError
-from envprobe.model import Value
+from envprobe.pythonfacts import CallableFact, Datum, Wrapped
+from envprobe.values import Value
 
 
 @pytest.mark.parametrize(

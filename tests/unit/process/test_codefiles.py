@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from envprobe.process.codefiles import CodeFiles, DiskState
+from envprobe.process.codefiles import CodeFiles
 from envprobe.process.handle import ProcessHandle
+from envprobe.pythonfacts import DiskState
 
 
 @pytest.fixture

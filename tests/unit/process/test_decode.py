@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envprobe.model import Value
 from envprobe.process import decode
 from envprobe.process.decode import Contents, Decoder, TooMuch
 from envprobe.process.handle import MemoryFault
+from envprobe.values import Value
 from tests.unit.process.standin import Regions
 
 ARRAY = 0x100000

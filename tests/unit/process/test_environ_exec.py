@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envprobe.model import BlockState, Environment, EnvironmentStatus, State, Value, View
+from envprobe.model import BlockState, Environment, EnvironmentStatus, State, View
 from envprobe.process.environ_exec import MAX_STRINGS, Block, classify, read_exec
 from envprobe.process.handle import ProcessGone, ProcessHandle
+from envprobe.values import Value
 from tests.programs.actions import LEAVE_MAIN_THREAD, Action, c_putenv, c_setenv, py_set, retitle
 from tests.programs.raw import running
 from tests.programs.requirement import missing

@@ -14,11 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from envprobe.model import Confidence, Environment, EnvironmentStatus, State, Value
+from envprobe.model import Confidence, Environment, EnvironmentStatus, State
 from envprobe.process.environ_libc import read_libc
 from envprobe.process.handle import AccessRefused, ProcessHandle
 from envprobe.process.memory import Memory
 from envprobe.process.symtab import open_mapped_file
+from envprobe.values import Value
 from tests.programs.cbuild import build
 from tests.programs.ctarget import CTarget
 from tests.programs.requirement import missing

@@ -7,18 +7,11 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from envprobe.model import (
-    BlockState,
-    Confidence,
-    Environment,
-    EnvironmentStatus,
-    State,
-    Value,
-    View,
-)
+from envprobe.model import BlockState, Confidence, Environment, EnvironmentStatus, State, View
 from envprobe.process.environ_exec import read_exec
 from envprobe.process.handle import ProcessHandle
 from envprobe.process.tracker import tracker_view
+from envprobe.values import Value
 from tests.programs.actions import Action, c_putenv, py_set
 from tests.programs.trees import TitledTree
 

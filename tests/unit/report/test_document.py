@@ -20,13 +20,13 @@ from envprobe.model import (
     EnvironmentStatus,
     Role,
     State,
-    Value,
     Vanished,
     View,
 )
 from envprobe.report import document, failure
 from envprobe.report.model import Presentation, Report
 from envprobe.routes.types import CauseId, Change, ReadTime
+from envprobe.values import Value
 from tests.unit.checks.scene import Scene, libc_view, refused, sglang, worker
 from tests.unit.report.sample import joined, report
 

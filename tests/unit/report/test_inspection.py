@@ -8,23 +8,27 @@ from typing import Any
 
 import pytest
 
-from envprobe.cpython.facts import (
+from envprobe.cpython.session import Subject
+from envprobe.errors import Exit
+from envprobe.inspection import Inspection
+from envprobe.model import Environment, EnvironmentStatus, Identity, View
+from envprobe.pythonfacts import (
     Answer,
     AnswerState,
     CallableFact,
     ClassFact,
     Datum,
+    DiskState,
+    FileFact,
     Kind,
     ModuleFact,
     PythonFact,
+    PythonState,
     Wrapped,
+    files_of,
 )
-from envprobe.cpython.session import PythonState, Subject
-from envprobe.errors import Exit
-from envprobe.inspection import Inspection, files_of
-from envprobe.model import Environment, EnvironmentStatus, Identity, Value, View
-from envprobe.process.codefiles import DiskState, FileFact
 from envprobe.report import inspection, inspection_document
+from envprobe.values import Value
 
 EVIL = "\x1b]0;owned\x07\n::error::x ##[y] \u202e"
 PYTHON = PythonFact(

@@ -20,11 +20,11 @@ from envprobe.model import (
     Sentence,
     Shown,
     Snapshot,
-    Value,
     View,
 )
 from envprobe.routes.build import build
 from envprobe.routes.types import Break, Cause, CauseId, Route, Routing
+from envprobe.values import Value
 
 Variables = Mapping[str, str]
 

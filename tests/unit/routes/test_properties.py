@@ -20,12 +20,12 @@ from envprobe.model import (
     Role,
     Snapshot,
     State,
-    Value,
     View,
 )
 from envprobe.routes.build import build
 from envprobe.routes.causes import RULES
 from envprobe.routes.types import Break, CauseId, Change, InTime, Route
+from envprobe.values import Value
 from tests.unit.routes.builders import (
     FORKSERVER,
     TRACKER,

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from envprobe import tables
-from envprobe.model import Value
 from envprobe.routes import variables
 from envprobe.routes.programs import LEAVES_AS_IT_IS, PYTHON, STARTS_AFRESH, filters
 from envprobe.routes.types import ReadTime
+from envprobe.values import Value
 
 TABLES = {
     "read-times": {"name", "read", "source"},

@@ -1,6 +1,6 @@
 """What is found inside a running Python process: plain facts, serialisable.
 
-Names and files are text as the process holds it. Contents of strings are `model.Value`, because an
+Names and files are text as the process holds it. Contents of strings are `values.Value`, because an
 attribute may hold a secret.
 """
 
@@ -8,8 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+from collections.abc import Iterator
+from typing import Final
 
-from envprobe.model import Value
+from envprobe.values import Value
+
+HOOKS: Final = ("sitecustomize", "usercustomize")
+"""The modules that site imports at each start (Lib/site.py)."""
 
 
 class AnswerState(str, enum.Enum):
@@ -204,3 +209,81 @@ class PythonFact:
     base_prefix: str | None = None
     argv: tuple[str, ...] = ()
     orig_argv: tuple[str, ...] = ()
+
+
+class PythonState(str, enum.Enum):
+    """What became of looking for the interpreter: exactly one of these."""
+
+    READ = "read"
+    NO_PYTHON = "no_python"
+    UNKNOWN_BUILD = "unknown_build"
+    NOT_RUNNING = "not_running"
+    UNREADABLE = "unreadable"
+    CHANGING = "changing"
+
+
+class DiskState(str, enum.Enum):
+    """What became of a file of code since the process started."""
+
+    UNCHANGED = "unchanged"
+    CHANGED = "changed"
+    MISSING = "missing"
+    UNREADABLE = "unreadable"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FileFact:
+    """A file of code, in the process's own root directory.
+
+    `changed` is its ctime: `rsync -a` and `cp -p` keep the mtime, nothing keeps the ctime. `reason`
+    explains UNREADABLE.
+    """
+
+    path: str
+    state: DiskState
+    changed: float | None = None
+    reason: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Inside:
+    """What one scan read inside one process of a tree.
+
+    `python` is set in state READ; `reason` and `remedy` explain the other states. `hooks` answers
+    `HOOKS`, `answers` the questions that were asked of every worker, in their order. `files` maps
+    each path that an answer names (`files_of`) to what became of it. `at` is the time of the reads.
+    """
+
+    state: PythonState
+    python: PythonFact | None = None
+    hooks: tuple[Answer, ...] = ()
+    answers: tuple[Answer, ...] = ()
+    files: dict[str, FileFact] = dataclasses.field(default_factory=dict)
+    at: float | None = None
+    reason: str = ""
+    remedy: str = ""
+
+    def answer(self, query: str) -> Answer | None:
+        """Return the answer to a question, or about a hook; None if it was not asked."""
+        for answer in (*self.hooks, *self.answers):
+            if answer.query == query:
+                return answer
+        return None
+
+
+def files_of(answer: Answer) -> tuple[str, ...]:
+    """Return the files of code that an answer names, each once, the innermost function's last."""
+    modules = (answer.found_module, answer.module)
+    found = [module.file for module in modules if module is not None]
+    if answer.type is not None:
+        found += [answer.type.file, *answer.type.method_files]
+    if answer.function is not None:
+        found += _files_of_callable(answer.function)
+    real = (path for path in found if path and not path.startswith("<"))
+    return tuple(dict.fromkeys(real))
+
+
+def _files_of_callable(function: CallableFact) -> Iterator[str | None]:
+    yield function.file
+    for link in function.wraps:
+        yield from _files_of_callable(link.inner)
