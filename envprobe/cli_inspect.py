@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 from typing import TYPE_CHECKING, Final
 
-from envprobe import cli_output, cli_workers
+from envprobe import cli_output, cli_workers, redact
 from envprobe.errors import Exit, UsageError
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ class Options:
     output: tuple[str, ...] = ()
     deadline: float = 10.0
     unmask: bool = False
+    calibrate: bool = False
+    calibrate_with: str | None = None
 
 
 def run(options: Options) -> Exit:
@@ -38,12 +40,22 @@ def run(options: Options) -> Exit:
         outputs = cli_workers.formats_by_path(options.output)
         files = stack.enter_context(cli_output.reports(outputs, private=options.unmask))
         _check(options)
-        request = inspection.Request(options.pid, options.queries, options.deadline)
-        found = inspection.inspect(request)
+        request = inspection.Request(
+            options.pid,
+            options.queries,
+            options.deadline,
+            calibrate=options.calibrate or options.calibrate_with is not None,
+            calibrate_with=options.calibrate_with,
+        )
+        found = inspection.inspect(request, _tell)
         for path, kind in outputs.items():
             files[path].write(render(found, kind, options.unmask, _FILE_WIDTH))
         cli_output.write(render(found, options.format, options.unmask, cli_output.width()))
     return exit_of(found)
+
+
+def _tell(line: str) -> None:
+    cli_output.note(f"envprobe: {redact.show_text(line)}")
 
 
 def _check(options: Options) -> None:

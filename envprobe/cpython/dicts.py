@@ -154,18 +154,32 @@ def find_entry(objects: Objects, table: Table, name: str) -> Held:
     Most names are interned: the string that was found under this name before is looked for first.
     """
     wanted = Wanted(name)
-    known = objects.names.get(name, 0)
+    length, lengths = wanted.length, objects.lengths
     doubtful: set[int] = set()
+    held = _known_entry(objects, table, wanted, doubtful)
+    if held.value:
+        return held
     for first, keys, values in blocks(objects, table):
-        if known and known in keys and may_be(objects, known, wanted, doubtful):
-            number = keys.index(known)
-            if values[number]:
-                return Held(values[number], value_place(table, first + number))
         for number, (key, value) in enumerate(zip(keys, values, strict=True), first):
-            if key and value and may_be(objects, key, wanted, doubtful):
+            if not key or not value or lengths.get(key, length) != length:
+                continue
+            if may_be(objects, key, wanted, doubtful):
                 objects.names[name] = key
                 return Held(value, value_place(table, number))
     check_absent(objects, table, doubtful)
+    return NOTHING
+
+
+def _known_entry(objects: Objects, table: Table, wanted: Wanted, doubtful: set[int]) -> Held:
+    """Return the entry whose key is the string that was found under the name before."""
+    known = objects.names.get(wanted.text, 0)
+    if not known:
+        return NOTHING
+    for first, keys, values in blocks(objects, table):
+        if known in keys and may_be(objects, known, wanted, doubtful):
+            number = keys.index(known)
+            if values[number]:
+                return Held(values[number], value_place(table, first + number))
     return NOTHING
 
 
@@ -212,6 +226,7 @@ def is_text(objects: Objects, key: int, wanted: Wanted) -> bool:
     kind, length = head.unpack(objects.memory.read(key, head.size))
     if kind != objects.str_type and objects.type_of(key).base != "str":
         return False
+    objects.lengths[key] = length
     if length != wanted.length:
         return False
     length, width, start = objects.text_shape(key)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-SEND_LAYOUT: Final = (
-    "Measure this build with scripts/gen_layouts.py on a machine that has it, "
-    "or use a release of CPython 3.9 to 3.15."
+CALIBRATE: Final = (
+    "Let envprobe measure this build: `envprobe inspect --calibrate` runs the interpreter of the "
+    "process once more, with the rights of the process, for that."
 )
 
 

@@ -69,7 +69,8 @@ class TypeInfo(NamedTuple):
 class Objects:
     """The objects of one process, read with one layout.
 
-    `type_type` is the address of `type`. Methods raise MemoryFault, Torn and Unreadable.
+    `type_type` is the address of `type`; `lengths` holds those of strings that were read as keys.
+    Methods raise MemoryFault, Torn and Unreadable.
     """
 
     __slots__ = (
@@ -77,6 +78,7 @@ class Objects:
         "_static",
         "layout",
         "left",
+        "lengths",
         "memory",
         "module_type",
         "names",
@@ -94,6 +96,7 @@ class Objects:
         self.layout = layout
         self.type_type = type_type
         self.left = WORK_BUDGET
+        self.lengths: dict[int, int] = {}
         self.names: dict[str, int] = {}
         self.str_type = 0
         self.module_type = 0
@@ -101,6 +104,11 @@ class Objects:
         self.str_head = struct.Struct(f"<{layout.object_type}xQ{gap}xq")
         self._static: dict[int, TypeInfo] = {}
         self._home = space.at(type_type)
+
+    def forget(self) -> None:
+        """Drop what was read, so that the next reads show the present."""
+        self.memory.forget()
+        self.lengths.clear()
 
     def spend(self, steps: int) -> None:
         """Count steps of work; Unreadable when one question takes too many."""

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from envprobe.cpython import dicts, layouts
 from envprobe.cpython.faults import (
-    SEND_LAYOUT,
+    CALIBRATE,
     NoPython,
     NotRunning,
     Torn,
@@ -91,7 +91,7 @@ def locate(
     if reasons:
         raise UnknownBuild(
             f"unknown build of CPython ({'; '.join(dict.fromkeys(reasons))})",
-            SEND_LAYOUT,
+            CALIBRATE,
         )
     raise NoPython(
         "no CPython found: no symbol _PyRuntime and no cookie of _Py_DebugOffsets in memory",

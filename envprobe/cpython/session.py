@@ -10,6 +10,7 @@ import hashlib
 from typing import Final
 
 from envprobe.cpython.faults import CannotAttach, NoPython, NotRunning, Torn, Unreadable
+from envprobe.cpython.layouts import Layout
 from envprobe.cpython.reader import PythonReader, attach
 from envprobe.model import Environment, Identity
 from envprobe.process.access import explain
@@ -64,8 +65,12 @@ class Reply:
 class Session:
     """The process, opened when the first question comes and closed when the child ends."""
 
-    def __init__(self, handle: ProcessHandle, start: float, comm: str) -> None:
+    def __init__(
+        self, handle: ProcessHandle, start: float, comm: str, calibrated: Layout | None = None
+    ) -> None:
+        """Keep what is needed; `calibrated` is a layout to try where no known one fits."""
         self._handle = handle
+        self._calibrated = calibrated
         self._start = start
         self._comm = comm
         self._memory: Memory | None = None
@@ -91,13 +96,17 @@ class Session:
             self._memory = memory = Memory.open(handle)
             self._identity = handle.identity(memory)
             space = AddressSpace(handle)
-            self._reader = attach(handle, memory, space, Scope(handle, memory, space))
+            scope = Scope(handle, memory, space)
+            self._reader = attach(handle, memory, space, scope, self._calibrated)
         except (AccessRefused, Unsupported) as refused:
-            self._failure = (PythonState.UNREADABLE, *explain(handle, refused, _MEMORY))
+            self._failure = (PythonState.UNREADABLE, *self._explain(refused))
         except CannotAttach as outcome:
-            self._failure = (_state_of(outcome), outcome.reason, outcome.remedy or _ASK_AGAIN)
+            self._failure = (state_of(outcome), outcome.reason, outcome.remedy or _ASK_AGAIN)
         except MemoryFault as fault:
             self._failure = (PythonState.CHANGING, str(fault), _ASK_AGAIN)
+
+    def _explain(self, refused: AccessRefused | Unsupported) -> tuple[str, str]:
+        return explain(self._handle, refused, _MEMORY, environment=False)
 
     def _named(self) -> Identity | None:
         """Return the identity; glibc makes the stack protector's secret of the bytes in it."""
@@ -139,20 +148,25 @@ class Session:
 
 
 def _with_interpreter(subject: Subject, reader: PythonReader) -> Subject:
+    state, python, reason = interpreter_of(reader)
+    remedy = _ASK_AGAIN if reason else ""
+    return dataclasses.replace(subject, state=state, python=python, reason=reason, remedy=remedy)
+
+
+def interpreter_of(reader: PythonReader) -> tuple[PythonState, PythonFact | None, str]:
+    """Return what became of reading the interpreter, and why if it was not read; ProcessGone."""
     try:
-        python = reader.interpreter()
+        return PythonState.READ, reader.interpreter(), ""
     except NotRunning as outcome:
-        state, reason = PythonState.NOT_RUNNING, outcome.reason
+        return PythonState.NOT_RUNNING, None, outcome.reason
     except (Torn, MemoryFault) as fault:
-        state, reason = PythonState.CHANGING, f"the interpreter keeps changing ({fault})"
+        return PythonState.CHANGING, None, f"the interpreter keeps changing ({fault})"
     except (Unreadable, AccessRefused) as fault:
-        state, reason = PythonState.UNREADABLE, str(fault)
-    else:
-        return dataclasses.replace(subject, state=PythonState.READ, python=python)
-    return dataclasses.replace(subject, state=state, reason=reason, remedy=_ASK_AGAIN)
+        return PythonState.UNREADABLE, None, str(fault)
 
 
-def _state_of(outcome: CannotAttach) -> PythonState:
+def state_of(outcome: CannotAttach) -> PythonState:
+    """Return the state that a failure to attach stands for."""
     if isinstance(outcome, NoPython):
         return PythonState.NO_PYTHON
     if isinstance(outcome, NotRunning):

@@ -43,8 +43,8 @@ def limit(kind: int, wanted: int) -> None:
     resource.setrlimit(kind, (wanted, wanted))
 
 
-def take_on(uid: int, gid: int, groups: list[int]) -> None:
-    """Become this user with nothing else, or end with an error."""
+def take_on(uid: int, gid: int, groups: list[int], proc: str = "/proc") -> None:
+    """Become this user with nothing else, or end with an error; `proc` is where procfs is."""
     import ctypes
 
     libc = ctypes.CDLL(None, use_errno=True)
@@ -59,12 +59,13 @@ def take_on(uid: int, gid: int, groups: list[int]) -> None:
     os.setresuid(uid, uid, uid)
     header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
     libc.capset(header, (ctypes.c_uint32 * 6)())
-    require(uid, gid, groups)
+    require(uid, gid, groups, proc)
 
 
-def require(uid: int, gid: int, groups: list[int]) -> None:
+def require(uid: int, gid: int, groups: list[int], proc: str) -> None:
     """End with an error unless the kernel shows these rights and no others."""
-    with open("/proc/thread-self/status", encoding="ascii", errors="replace") as file:
+    # Any other encoding would be imported, from where this user may not be allowed to read.
+    with open(proc + "/thread-self/status", encoding="utf-8", errors="replace") as file:
         shown = dict(line.split(":", 1) for line in file)
     if {int(one) for one in shown["Uid"].split()} != {uid}:
         sys.exit("the user id could not be taken on")

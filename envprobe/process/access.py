@@ -105,12 +105,15 @@ def _maps_all_ids() -> bool:
         return True
 
 
-def explain(target: ProcessHandle | int, failure: Failure | None, what: str) -> tuple[str, str]:
+def explain(
+    target: ProcessHandle | int, failure: Failure | None, what: str, *, environment: bool = True
+) -> tuple[str, str]:
     """Return why `what` of a process could not be read, and the remedy: one sentence each.
 
     `target` is a number where no handle could be had; `failure` is None where nothing was refused
-    but nothing was there either. `what` is the sentence's subject, such as "the exec block". Equal
-    obstacles have equal words, whatever the process, so that findings can be folded.
+    but nothing was there either. `what` is the sentence's subject, such as "the exec block"; the
+    exec block is named as a way out only where an `environment` was wanted. Equal obstacles have
+    equal words, whatever the process, so that findings can be folded.
     """
     reader = Reader.own()
     cause, ways = _WORDS[diagnose(target, failure, reader)]
@@ -120,7 +123,9 @@ def explain(target: ProcessHandle | int, failure: Failure | None, what: str) -> 
         "reader": f"uid {reader.uid}, gid {reader.gid}",
         "refusal": _refusal(failure),
     }
-    possible = [way.format_map(facts) for way in ways if way is not _AS_ROOT or reader.uid]
+    useless: tuple[str, ...] = () if environment else (_NOENV, _EXEC_BLOCK)
+    useless += (_AS_ROOT,) if not reader.uid else ()
+    possible = [way.format_map(facts) for way in ways if way not in useless]
     remedy = "; or ".join(possible)
     return f"{what} cannot be read: {cause.format_map(facts)}", f"{remedy[0].upper()}{remedy[1:]}."
 
@@ -261,6 +266,7 @@ _NOENV: Final = (
     "start the server with SPT_NOENV=1 next time, which keeps its exec block readable without "
     "access to its memory"
 )
+_EXEC_BLOCK: Final = "rely on its exec block"
 _AS_ROOT: Final = "run envprobe as root"
 _CAPABILITY: Final = (
     "grant envprobe CAP_SYS_PTRACE (docker run --cap-add SYS_PTRACE; Kubernetes "
@@ -285,7 +291,7 @@ _WORDS: Final[dict[Obstacle, tuple[str, tuple[str, ...]]]] = {
         ("look in the server's log for the reason of its end and start the server again",),
     ),
     Obstacle.KERNEL_THREAD: (
-        "the process is a kernel thread, which has no environment",
+        "the process is a kernel thread, which runs no program",
         ("name a process of the server instead",),
     ),
     Obstacle.OTHER_USER: (
@@ -332,7 +338,7 @@ _WORDS: Final[dict[Obstacle, tuple[str, tuple[str, ...]]]] = {
     ),
     Obstacle.UNSUPPORTED: (
         "the process is of a kind that envprobe does not read ({refusal})",
-        ("rely on its exec block, or look at a 64-bit process of the same server",),
+        (_EXEC_BLOCK, "look at a 64-bit process of the same server"),
     ),
     Obstacle.TOO_LONG: (
         "it is longer than execve can hand over, so the process has moved its bounds ({refusal})",

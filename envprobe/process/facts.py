@@ -50,7 +50,7 @@ class Facts:
 
     `member` is the listing's entry, brought up to date; `ended` is true if the process was gone,
     or another image, each time its reads finished, and for a zombie. `dead` is true for a zombie
-    of which no thread lives.
+    of which no thread lives. `answered` is false if its memory did not answer in time.
     """
 
     member: Member
@@ -58,6 +58,7 @@ class Facts:
     start_time: float
     exec_view: Environment
     libc_view: Environment
+    answered: bool = True
     uid: int = -1
     inner_pid: int | None = None
     exe_deleted: bool = False
@@ -104,7 +105,8 @@ class Look:
 
     def silent(self, member: Member) -> Facts:
         """Return the facts of a process that did not even answer without its memory."""
-        return self.unread(member, *self._not_answering("the process"))
+        facts = self.unread(member, *self._not_answering("the process"))
+        return dataclasses.replace(facts, answered=False)
 
     def crashed(self, member: Member) -> Facts:
         """Return the facts of a process on which the reader child died."""
@@ -160,13 +162,14 @@ class Look:
                 title=title,
                 exe=exe,
                 random=identity.random,
-                vector=_digest(auxv),
+                vector=digest(auxv),
                 run_id=_run_id(libc_view, exec_view),
             ),
             identity=identity,
             start_time=start,
             exec_view=exec_view,
             libc_view=libc_view,
+            answered=self.memory,
             uid=status.uids[1] if status and status.uids else -1,
             inner_pid=status.inner_pid if status else None,
             exe_deleted=bool(exe and exe.endswith(_DELETED)),
@@ -194,7 +197,7 @@ class Look:
             libc_view, runtime = self._libc(handle, memory)
             alive = memory.alive() and handle.verify(identity, memory)
         # glibc makes the stack protector's secret of these bytes: they must not leave this process.
-        named = dataclasses.replace(identity, random=_digest(bytes.fromhex(identity.random)))
+        named = dataclasses.replace(identity, random=digest(bytes.fromhex(identity.random)))
         return named, libc_view, runtime, alive
 
     def _libc(
@@ -221,7 +224,8 @@ def _try(read: Callable[[], T], instead: T) -> T:
         return instead
 
 
-def _digest(raw: bytes) -> str:
+def digest(raw: bytes) -> str:
+    """Return what stands for bytes that must not leave this process; "" for none."""
     return hashlib.sha256(raw).hexdigest()[:32] if raw else ""
 
 

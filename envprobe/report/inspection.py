@@ -22,6 +22,8 @@ from envprobe.pythonfacts import (
     ModuleFact,
     PythonFact,
     files_of,
+    name_of,
+    names_of,
 )
 from envprobe.values import Value
 
@@ -85,6 +87,9 @@ class _Text:
             python = subject.python
             build = f"CPython {redact.show_text(python.version)}, {python.build} build"
             yield from self.row("python", build)
+            made = self.found.calibration
+            if made is not None:
+                yield from self.row("measured by", f"{made.program}, executed as {made.rights}")
         else:
             yield from self.row("python", f"{subject.state.value}: {subject.reason}")
             yield from self.wrapped(subject.remedy, "  => ")
@@ -281,13 +286,6 @@ def _cut(line: str, limit: int = 4000) -> str:
     return line if len(line) <= limit else line[:limit] + "..."
 
 
-def name_of(key: Datum | None) -> tuple[str, ...]:
-    """Return the text of a dict's key, which names its value; nothing for other keys."""
-    if key is None or key.kind != "str" or key.value is None:
-        return ()
-    return (key.value.reveal().decode("utf-8", "replace"),)
-
-
 def _called(one: CallableFact) -> str:
     name = one.qualname or one.name or ""
     return f"{one.module}.{name}" if one.module and name else name
@@ -298,12 +296,6 @@ def _no_file(module: ModuleFact) -> str:
 
 
 # --- what both say -------------------------------------------------------------------------------
-
-
-def names_of(query: str) -> tuple[str, ...]:
-    """Return the names that decide whether a value is masked: the attributes on the way to it."""
-    _, _, path = query.partition(":")
-    return tuple(path.split("."))
 
 
 def shown(names: tuple[str, ...], value: Value, *, unmask: bool = False) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import encodings.ascii
 import io
 import json
 import os
@@ -14,10 +15,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 
-from envprobe import cli, cli_inspect, inspection
+from envprobe import cli, cli_inspect, inspection, tables
 from envprobe.cpython import session
+from envprobe.process import syscalls
 from envprobe.pythonfacts import Answer
 from envprobe.report import inspection as text_report
 from envprobe.report import inspection_document
@@ -99,6 +102,7 @@ class Ran:
         """The JSON document, whose verdict is the exit code."""
         assert self.stdout.startswith("{"), (self.code, self.stderr)
         document = json.loads(self.stdout)
+        jsonschema.validate(document, tables.load("inspection.schema"))
         assert document["verdict"]["exit"] == self.code
         return document
 
@@ -197,6 +201,57 @@ def test_not_imported_and_absent_are_answers(hook: Path) -> None:
     assert states == ["not_imported", "absent"]
     assert "a lazy hook patches when it is first imported" in shown.stdout
     assert "absent: victim has no nothing" in shown.stdout
+
+
+ODD = """
+import ctypes, types
+odd = sys.modules["odd"] = types.ModuleType("odd")
+class Thing:
+    size = property(lambda self: 1)
+odd.Thing, odd.thing, odd.call, odd.mixed = Thing, Thing(), len, {b"\\xff": [1.5, None, (True,)]}
+odd.damaged = object()
+ctypes.c_size_t.from_address(id(odd.damaged) + 8).value = 8
+"""
+
+
+def test_every_state_and_kind_of_an_answer() -> None:
+    expected = {
+        "odd": ("value", "module"),
+        "odd:Thing": ("value", "class"),
+        "odd:call": ("value", "callable"),
+        "odd:mixed": ("value", "value"),
+        "odd:thing": ("value", "object"),
+        "odd:nothing": ("absent", None),
+        "odd.sub:nothing": ("not_imported", None),
+        "odd:thing.size.real": ("unreadable", None),
+        "odd:damaged": ("changing", None),
+    }
+    command = [interpreters.found()[-1].path]
+    with PyTarget(command, {"run": f"import sys\n{ODD}", "queries": []}) as target:
+        ran = ask(target.pid, *expected)
+    assert ran.code == 3
+    answers = ran.answers
+    assert {name: (one["state"], one["kind"]) for name, one in answers.items()} == expected
+    assert answers["odd:mixed"]["value"]["items"] == [
+        {
+            "key": {"kind": "bytes", "base64": "/w==", "length": 1, "cut": False},
+            "value": {
+                "kind": "list",
+                "items": [
+                    {"kind": "float", "text": "1.5"},
+                    {"kind": "none"},
+                    {
+                        "kind": "tuple",
+                        "items": [{"kind": "bool", "text": "True"}],
+                        "length": 1,
+                        "cut": False,
+                    },
+                ],
+                "length": 3,
+                "cut": False,
+            },
+        }
+    ]
 
 
 def test_secrets_are_masked_in_both_formats(hook: Path, tmp_path: Path) -> None:
@@ -353,6 +408,8 @@ def test_another_users_process(hook: Path) -> None:
 def ask_as(uid: int, pid: int, *arguments: str, kind: str = "json") -> Ran:
     """Run `ask` in a child that is another user without any capability; needs root."""
     # Imported here: the other user may not be able to read our files.
+    assert encodings.ascii
+    assert syscalls
     assert cli_inspect
     assert inspection
     assert text_report

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import jsonschema
 import pytest
 
-from envprobe import cli, cli_inspect, inspection
+from envprobe import cli, cli_inspect, inspection, tables
 from envprobe.errors import Exit, UndeterminedError
 
 
@@ -31,9 +32,13 @@ def test_every_option_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
     arguments = "inspect --pid 7 a.b c:D.e --format json -o text=t --output json=j --deadline 3.5"
     assert cli.run([*arguments.split(), "--unmask"]) == 3
     assert cli.run(["inspect", "--pid", "8"]) == 3
+    assert cli.run(["inspect", "--pid", "8", "--calibrate"]) == 3
+    assert cli.run(["inspect", "--pid", "8", "--calibrate-with", "/p"]) == 3
     assert seen == [
         cli_inspect.Options(7, ("a.b", "c:D.e"), "json", ("text=t", "json=j"), 3.5, True),
         cli_inspect.Options(8),
+        cli_inspect.Options(8, calibrate=True),
+        cli_inspect.Options(8, calibrate_with="/p"),
     ]
 
 
@@ -61,7 +66,9 @@ def test_wrong_usage_is_said_before_anything_is_read(
 def test_an_error_is_told_in_every_format(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def unreadable(request: inspection.Request) -> inspection.Inspection:
+    def unreadable(
+        request: inspection.Request, tell: Callable[[str], None]
+    ) -> inspection.Inspection:
         raise UndeterminedError("hidden", "Run as root.")
 
     monkeypatch.setattr(inspection, "inspect", unreadable)
@@ -73,6 +80,7 @@ def test_an_error_is_told_in_every_format(
         cli_inspect.run(cli_inspect.Options(1, ("json",), "json", outputs))
     for text in (capsys.readouterr().out, places["json"].read_text()):
         document = json.loads(text)
+        jsonschema.validate(document, tables.load("inspection.schema"))
         assert document["verdict"]["exit"] == 3
         assert document["error"] == {"message": "hidden", "remedy": "Run as root."}
     assert places["text"].read_text().startswith("NO REPORT: hidden (exit 3)")
@@ -86,3 +94,6 @@ def test_the_help_is_enough(capsys: pytest.CaptureFixture[str]) -> None:
     assert "TritonAttnBackend.forward_extend" in shown
     for option in ("--format", "--output", "--deadline", "--unmask", "pkg.mod:Class.attr"):
         assert option in shown
+    words = " ".join(shown.split())
+    assert "--calibrate-with PYTHON" in words
+    assert "With --calibrate envprobe measures it: it executes foreign code" in words

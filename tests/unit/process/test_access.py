@@ -349,6 +349,28 @@ def test_what_the_process_does_not_have() -> None:
         assert diagnose(handle, AccessRefused(errno.ESRCH, "mem")) is Obstacle.NO_MEMORY
 
 
+def test_the_exec_block_is_a_way_out_only_where_an_environment_was_wanted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reader = Reader(1000, 1000, 0, False, True, 2)
+    monkeypatch.setattr(Reader, "own", classmethod(lambda cls: reader))
+    failures = (AccessRefused(errno.EACCES, "mem"), Unsupported("32-bit target"))
+    with running([]) as pid, ProcessHandle.open(pid) as handle:
+        for failure, block, other in zip(
+            failures,
+            ("SPT_NOENV=1", "exec block"),
+            ("Run envprobe as root", "Look at"),
+            strict=True,
+        ):
+            _, wanted = explain(handle, failure, "the memory")
+            reason, remedy = explain(handle, failure, "the memory", environment=False)
+            assert block in wanted
+            assert remedy.startswith(other)
+            for text in (reason, remedy):
+                assert "SPT_NOENV" not in text
+                assert "exec block" not in text
+
+
 @pytest.mark.parametrize("obstacle", Obstacle)
 def test_each_obstacle_has_a_sentence_and_ways_out(obstacle: Obstacle) -> None:
     cause, ways = access._WORDS[obstacle]

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
 import json
 from typing import Any
 
+import jsonschema
 import pytest
 
+from envprobe import tables
+from envprobe.calibration import Calibration
+from envprobe.cpython import layouts
 from envprobe.cpython.session import Subject
 from envprobe.errors import Exit
 from envprobe.inspection import Inspection
@@ -28,8 +33,10 @@ from envprobe.pythonfacts import (
     files_of,
 )
 from envprobe.report import inspection, inspection_document
+from envprobe.runner.rights import Rights
 from envprobe.values import Value
 
+SCHEMA = tables.load("inspection.schema")
 EVIL = "\x1b]0;owned\x07\n::error::x ##[y] \u202e"
 PYTHON = PythonFact(
     "3.12.1",
@@ -71,7 +78,9 @@ def words(one: Inspection, **options: Any) -> str:
 
 
 def document(one: Inspection, **options: Any) -> Any:
-    return json.loads(inspection_document.render(one, **options))
+    made = json.loads(inspection_document.render(one, **options))
+    jsonschema.Draft202012Validator(SCHEMA).validate(made)
+    return made
 
 
 def value(query: str, datum: Datum) -> Answer:
@@ -80,6 +89,61 @@ def value(query: str, datum: Datum) -> Answer:
 
 def text(raw: bytes) -> Datum:
     return Datum("str", Value(raw), length=len(raw))
+
+
+def test_the_schema_is_one_and_knows_every_word_of_the_facts() -> None:
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+    words: dict[str, type[enum.Enum]] = {
+        "answer.state": AnswerState,
+        "file.state": DiskState,
+        "interpreter.state": PythonState,
+    }
+    for place, kind in words.items():
+        definition, _, field = place.partition(".")
+        stated = SCHEMA["$defs"][definition]["properties"][field]["enum"]
+        assert set(stated) == {one.value for one in kind}, place
+    kinds = SCHEMA["$defs"]["answer"]["properties"]["kind"]["enum"]
+    assert set(kinds) == {None, *(one.value for one in Kind)}
+    facts = {"module": ModuleFact, "class": ClassFact, "callable": CallableFact}
+    for name, fact in facts.items():
+        fields = {one.name for one in dataclasses.fields(fact)}
+        assert set(SCHEMA["$defs"][name]["required"]) == fields, name
+
+
+def test_the_schema_refuses_what_must_not_look_like_an_answer() -> None:
+    validator = jsonschema.Draft202012Validator(SCHEMA)
+    good = document(found(value("a:b", text(b"x"))))
+    (answer,) = good["answers"]
+    unread = {name: one for name, one in answer.items() if name != "value"}
+    unread |= {"state": "unreadable", "kind": None, "reason": "of this"}
+    assert validator.is_valid({**good, "answers": [unread]})
+    for wrong in (
+        {**answer, "state": "absent"},
+        {**answer, "kind": None},
+        {**answer, "kind": "module"},
+        {**answer, "value": {"kind": "str"}},
+        {**answer, "value": {"kind": "dict", "items": [{"kind": "none"}]}},
+        {**unread, "reason": ""},
+        {**unread, "kind": "value"},
+    ):
+        assert not validator.is_valid({**good, "answers": [wrong]}), wrong
+    for name in ("interpreter", "answers", "tool"):
+        assert not validator.is_valid({key: one for key, one in good.items() if key != name})
+
+
+def test_who_measured_the_layout_is_said() -> None:
+    layout = next(layouts.candidates((3, 12)))
+    made = Calibration(layout, "/opt/\x1bpython", Rights(65534, 5, (5, 7)))
+    one = dataclasses.replace(found(), calibration=made)
+    assert "measured by /opt/\\x1bpython, executed as uid 65534, gid 5" in words(one)
+    assert document(one)["interpreter"]["calibration"] == {
+        "program": "/opt/\\x1bpython",
+        "uid": 65534,
+        "gid": 5,
+        "groups": [5, 7],
+    }
+    assert document(found())["interpreter"]["calibration"] is None
+    assert "measured" not in words(found())
 
 
 def test_without_questions_all_of_the_interpreter_is_shown() -> None:
@@ -113,7 +177,9 @@ def test_variables_are_ignored_only_by_the_flag() -> None:
     ],
 )
 def test_the_exit_code_of_each_state(state: AnswerState, code: Exit) -> None:
-    one = found(Answer("a:b", state, reason="of this", remedy="Do that."))
+    is_value = state is AnswerState.VALUE
+    unread = Answer("a:b", state, reason="of this", remedy="Do that.")
+    one = found(value("a:b", text(b"x")) if is_value else unread)
     assert inspection.exit_of(one) is code
     assert document(one)["verdict"]["exit"] == int(code)
     assert document(one)["answers"][0]["state"] == state.value
