@@ -22,24 +22,34 @@ if [ "${1:-}" = --full ]; then
 fi
 marker=$tree/.envprobe-$(printf %s "$packages" | cksum | cut -d' ' -f1)
 
+fail() {
+    printf 'sid_chroot.sh: %s\n' "$*" >&2
+    exit 3
+}
+
 make_tree() {
-    command -v debootstrap >/dev/null || {
-        echo "sid_chroot.sh: install the package debootstrap" >&2
-        exit 3
-    }
-    [ "$(id -u)" = 0 ] || {
-        echo "sid_chroot.sh: run as root" >&2
-        exit 3
-    }
-    rm -rf "$tree.new" "$tree"
+    command -v debootstrap >/dev/null || fail "install the package debootstrap"
+    [ "$(id -u)" = 0 ] || fail "run as root"
+    rm -rf --one-file-system "$tree.new" "$tree"
     log=$cache/$(basename "$tree").log
-    if ! debootstrap --variant=minbase --include="$packages" sid "$tree.new" >"$log" 2>&1; then
-        tail -n 20 "$log" >&2
-        exit 3
-    fi
+    # What debootstrap mounts is seen by it alone, so that nothing stays mounted if it is killed.
+    unshare --mount --propagation private \
+        debootstrap --force-check-gpg --variant=minbase --include="$packages" \
+        sid "$tree.new" >"$log" 2>&1 || explain
     rm -rf "$tree.new/var/cache/apt/archives" "$tree.new/var/lib/apt/lists"
     touch "$tree.new/$(basename "$marker")"
     mv "$tree.new" "$tree"
+}
+
+# Say why debootstrap failed; its own words are above.
+explain() {
+    tail -n 20 "$log" >&2
+    if grep -q 'Failed getting release file' "$log"; then
+        fail "no mirror of Debian sid can be reached from here"
+    elif grep -q "Couldn't find these debs" "$log"; then
+        fail "Debian sid no longer has some of $packages: name others in this script"
+    fi
+    fail "the tree of Debian sid could not be made; all that debootstrap said: $log"
 }
 
 mkdir -p "$cache"
