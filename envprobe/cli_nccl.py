@@ -1,0 +1,204 @@
+"""`envprobe nccl`: from parsed options to an exit code."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from envprobe import cli_output, cli_workers
+from envprobe.errors import Exit, UsageError
+
+if TYPE_CHECKING:
+    from envprobe.config import Config
+    from envprobe.nccl import conf
+    from envprobe.nccl.facts import Log
+    from envprobe.report.model import Presentation
+    from envprobe.report.nccl_model import Report
+
+_PROGRESS_FROM: Final = 50 << 20
+"""Bytes of all files together from which on a progress bar is shown."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """What the command line of `nccl` says, as it was given."""
+
+    logs: tuple[str, ...]
+    expect: tuple[str, ...] = ()
+    conf: tuple[str, ...] = ()
+    format: str = "text"
+    output: tuple[str, ...] = ()
+    fail_on: str = "error"
+    exit_zero: bool = False
+    allow_unknown: tuple[str, ...] = ()
+    show_all: bool = False
+    unmask: bool = False
+
+
+def run(options: Options) -> Exit:
+    """Read the logs, judge and report; return the exit code. Raises EnvprobeError."""
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(cli_output.told_on_stdout(options.format))
+        outputs = cli_workers.formats_by_path(options.output)
+        files = stack.enter_context(cli_output.reports(outputs, private=options.unmask))
+        _check(options)
+        report = judged(read(options.logs), _config(options), options)
+        for path, kind in outputs.items():
+            files[path].write(render(report, kind, _presentation(options, to_file=True)))
+        cli_output.write(render(report, options.format, _presentation(options)))
+    return Exit.HOLDS if options.exit_zero else report.verdict.exit
+
+
+def judged(log: Log, config: Config, options: Options) -> Report:
+    """Return the report on a log, with the configuration files that belong to it."""
+    from envprobe.checks import verdict
+    from envprobe.checks.finding import Severity
+    from envprobe.checks.nccl.context import Context
+    from envprobe.checks.nccl.registry import CHECKS
+    from envprobe.checks.registry import run_checks
+    from envprobe.report.nccl_model import Report
+
+    context = Context(log, config, configuration_files(log, options.conf))
+    result = run_checks(CHECKS, context, config.ignore)
+    severity = Severity(options.fail_on)
+    found = verdict.of_findings(result, config.allow_unknown, severity)
+    return Report(context, result, found, severity, options.exit_zero)
+
+
+def render(report: Report, kind: str, presentation: Presentation) -> str:
+    """Return the report in one of the formats of `cli_workers.FORMATS`."""
+    if kind == "json":
+        from envprobe.report import nccl_document
+
+        return nccl_document.render(report, unmask=presentation.unmask)
+    from envprobe.report import nccl
+
+    return nccl.render(report, presentation)
+
+
+# --- what was asked for --------------------------------------------------------------------------
+
+
+def _check(options: Options) -> None:
+    """Raise UsageError for arguments that are missing or empty."""
+    if not options.logs:
+        raise UsageError("no log was given", "Name log files of NCCL, or - for the standard input.")
+    for name, values in (("LOG", options.logs), ("--conf", options.conf)):
+        if "" in values:
+            raise UsageError(f"{name} is empty", "Give it the path of a file, or leave it out.")
+    if "-" in options.logs and sys.stdin is None:
+        raise UsageError("the standard input is closed", "Name log files of NCCL.")
+
+
+def _config(options: Options) -> Config:
+    from envprobe.checks.finding import Undetermined
+    from envprobe.checks.nccl.registry import CHECKS
+    from envprobe.checks.registry import find
+    from envprobe.config import Config, combine
+    from envprobe.expectations import parse
+
+    accepted = [find(one) for one in options.allow_unknown]
+    for check in accepted:
+        if check not in CHECKS or check.undetermined is Undetermined.NEVER:
+            those = ", ".join(
+                one.slug for one in CHECKS if one.undetermined is not Undetermined.NEVER
+            )
+            raise UsageError(
+                f"--allow-unknown {check.slug}: nothing would be accepted, because this check"
+                " is not of `nccl` or always can tell",
+                f"Name one of {those}.",
+            )
+    return combine(
+        Config(),
+        expectations=[parse(one) for one in options.expect],
+        allow_unknown=[one.slug for one in accepted],
+    )
+
+
+def _presentation(options: Options, *, to_file: bool = False) -> Presentation:
+    from envprobe.report.model import Presentation
+
+    return Presentation(
+        unmask=options.unmask,
+        show_all=options.show_all,
+        width=100 if to_file else cli_output.width(),
+        color=not to_file and cli_output.wants_color(),
+    )
+
+
+# --- the facts -----------------------------------------------------------------------------------
+
+
+def read(names: tuple[str, ...]) -> Log:
+    """Read the logs; on a terminal a bar shows how far large ones have come."""
+    from envprobe.nccl import log, streams
+
+    paths = streams.expand(names)
+    size = sum(os.path.getsize(path) for path in paths if os.path.isfile(path))
+    if size < _PROGRESS_FROM or not sys.stderr.isatty():
+        return log.read(paths)
+    with _bar(size) as tell:
+        return log.read(paths, tell)
+
+
+@contextlib.contextmanager
+def _bar(size: int) -> Iterator[Callable[[str, int], None]]:
+    """Show a bar on stderr, and yield what tells it how many bytes of a file were read."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn
+
+    columns = (BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("", total=size)
+        done: dict[str, int] = {}
+
+        def tell(name: str, bytes_read: int) -> None:
+            done[name] = bytes_read
+            progress.update(task, completed=sum(done.values()))
+
+        yield tell
+
+
+def configuration_files(log: Log, named: tuple[str, ...]) -> tuple[conf.File, ...]:
+    """Return the configuration files that were named, else those of this machine.
+
+    This machine's count only where the log has a process of a host with its name. They are those of
+    the user who runs envprobe; the job's may be another one's.
+    """
+    from envprobe.checks.nccl.context import usual_version
+    from envprobe.nccl import conf
+
+    version = usual_version(log)
+    if named:
+        found = conf.load(named, version, _opened)
+        missing = [one for one in found if one.state is not conf.State.READ]
+        for one in missing:
+            raise UsageError(
+                f"--conf {one.path} cannot be read{f': {one.reason}' if one.reason else ''}",
+                "Give it the path of a configuration file of NCCL.",
+            )
+        return found
+    here = os.uname().nodename.split(".")[0]
+    if here not in {process.host for process in log.processes}:
+        return ()
+    import pwd
+
+    try:
+        home: str | None = pwd.getpwuid(os.getuid()).pw_dir
+    except KeyError:
+        home = None
+    return conf.load(conf.paths(version, {"HOME": home} if home else {}, home), version, _opened)
+
+
+def _opened(path: str) -> bytes:
+    from envprobe import inputfile
+    from envprobe.nccl import conf
+
+    try:
+        return inputfile.read(path, conf.MAX_BYTES, remedy="")
+    except UsageError as error:
+        raise OSError(None, error.message.removeprefix(f"{path} ")) from None
