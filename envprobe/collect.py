@@ -27,6 +27,7 @@ from envprobe.process.access import yama_scope
 from envprobe.process.edges import Edges
 from envprobe.process.facts import Facts, Look
 from envprobe.process.handle import boot_id
+from envprobe.process.libraries import with_versions
 from envprobe.process.roles import Roles
 from envprobe.process.roletable import OTHER, PYTHON
 from envprobe.process.selection import as_it_was, is_named, select
@@ -49,6 +50,9 @@ class Request:
     `roots` are pids of this pid namespace; `wanted` fnmatch patterns (case sensitive) of the names
     whose values are kept; `match` fnmatch patterns on titles and command lines of processes outside
     the tree. `deadline` is in seconds for each process. `orphans` adds workers whose launcher died.
+    With `python` the interpreters of the workers, of their launchers and of all processes of
+    `python_roles` are read too; all but the launchers are asked the well-formed `queries`
+    (`cpython.query`). `libraries` are patterns (fnmatch) of shared objects to look for.
     """
 
     roots: tuple[int, ...]
@@ -56,6 +60,10 @@ class Request:
     match: tuple[str, ...] = ()
     deadline: float = 2.0
     orphans: bool = True
+    python: bool = True
+    python_roles: tuple[str, ...] = ()
+    queries: tuple[str, ...] = ()
+    libraries: tuple[str, ...] = ()
 
 
 def collect(request: Request) -> Snapshot:
@@ -66,7 +74,12 @@ def collect(request: Request) -> Snapshot:
     patterns was given and none matches.
     """
     started = time.time()
-    look = Look(_predicate(request.wanted), boot_offset(), request.deadline)
+    look = Look(
+        _predicate(request.wanted),
+        boot_offset(),
+        request.deadline,
+        patterns=request.libraries,
+    )
     seen: dict[tuple[int, int], Vanished] = {}
     before: dict[tuple[int, int], Member] = {}
     scans, stable = 0, False
@@ -77,13 +90,14 @@ def collect(request: Request) -> Snapshot:
         seen.update(scan.seen())
         stable = scan.still_holds()
     final = {(one.identity.pid, one.identity.start_ticks) for one in scan.processes}
+    processes = scan.with_inside() if request.python else scan.processes
     return Snapshot(
         host=os.uname().nodename,
         boot_id=boot_id(),
         started=started,
         ended=time.time(),
         roots=request.roots,
-        processes=scan.processes,
+        processes=with_versions(processes, request.deadline),
         wanted=request.wanted,
         vanished=tuple(gone for key, gone in sorted(seen.items()) if key not in final),
         stable=stable,
@@ -174,7 +188,7 @@ class _Scan:
     def _assemble(self) -> tuple[Process, ...]:
         members = [facts.member for facts in self._facts.values()]
         known = self._listing.updated((*self._images_above(), *members))
-        roles = Roles(known, self._request.roots)
+        roles = self._roles = Roles(known, self._request.roots)
         given = holders(known, roles, self._facts)
         edges = Edges(known, roles, frozenset(self._facts), given)
         made = {pid: self._process(facts, roles, edges) for pid, facts in self._facts.items()}
@@ -214,6 +228,7 @@ class _Scan:
             ended=facts.ended,
             death=self._death(facts),
             was_worker=was_worker,
+            libraries=facts.libraries,
             environments={View.EXEC: exec_view, View.LIBC: facts.libc_view},
             notes=facts.notes,
         )
@@ -270,6 +285,18 @@ class _Scan:
         return False
 
     # --- afterwards
+
+    def with_inside(self) -> tuple[Process, ...]:
+        """Return the processes, those that count with what their interpreters say."""
+        # Slow to import: --no-python spares that too.
+        from envprobe import inside
+
+        request, look = self._request, self._look
+        silent = [pid for pid, facts in self._facts.items() if not facts.answered]
+        asked = inside.asked_of(
+            self.processes, self._roles.launch_of, request.python_roles, request.queries
+        )
+        return inside.with_inside(self.processes, asked, silent, look.wanted, look.deadline)
 
     def seen(self) -> dict[tuple[int, int], Vanished]:
         """Return every process that was chosen, by number and start, in case it is gone later."""

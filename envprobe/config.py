@@ -37,6 +37,34 @@ class Expectation:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class PatchExpectation:
+    """One attribute that must hold what comes from `source`, in all workers or those of a role.
+
+    `query` is a question (`cpython.query`), `source` a module or path (`patchexpect`), `origin`
+    where it was written.
+    """
+
+    query: str
+    source: str
+    role: str = ""
+    origin: str = "--patch"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class HookExpectation:
+    """One start-up hook that must be loaded from a file: `name` is one of `pythonfacts.HOOKS`.
+
+    `source` is the path of the file if `exact`, else of a folder above it.
+    """
+
+    name: str
+    source: str
+    exact: bool = False
+    role: str = ""
+    origin: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Config:
     """Everything expected of one target, from envprobe.toml and the command line together.
 
@@ -45,33 +73,46 @@ class Config:
     """
 
     expectations: tuple[Expectation, ...] = ()
+    patches: tuple[PatchExpectation, ...] = ()
+    hooks: tuple[HookExpectation, ...] = ()
     workers: dict[str, int] = dataclasses.field(default_factory=dict)
     ignore: dict[str, str] = dataclasses.field(default_factory=dict)
     allow_unknown: dict[str, str] = dataclasses.field(default_factory=dict)
     strict: bool = False
+
+    @property
+    def inside(self) -> tuple[PatchExpectation | HookExpectation, ...]:
+        """All that is expected of what is inside an interpreter."""
+        return (*self.patches, *self.hooks)
 
 
 def combine(
     config: Config,
     *,
     expectations: Iterable[Expectation] = (),
+    patches: Iterable[PatchExpectation] = (),
     workers: dict[str, int] | None = None,
     allow_unknown: Iterable[str] = (),
     strict: bool = False,
 ) -> Config:
     """Return `config` with what the command line adds; `allow_unknown` holds slugs of checks.
 
-    An expectation of the command line replaces those of the file for the same variable and role.
-    Raises UsageError when two expectations cannot both hold.
+    An expectation of the command line replaces those of the file for the same variable (or the same
+    question) and role. Raises UsageError when two expectations cannot both hold.
     """
     added = tuple(expectations)
     replaced = {(one.name, one.role) for one in added}
     kept = tuple(one for one in config.expectations if (one.name, one.role) not in replaced)
     refuse_contradictions(added)
+    patched = tuple(dict.fromkeys(patches))
+    refuse_two_sources(patched)
+    asked = {(one.query, one.role) for one in patched}
+    unasked = tuple(one for one in config.patches if (one.query, one.role) not in asked)
     allowed = dict.fromkeys(allow_unknown, "--allow-unknown")
     return dataclasses.replace(
         config,
         expectations=kept + added,
+        patches=unasked + patched,
         workers={**config.workers, **(workers or {})},
         allow_unknown={**config.allow_unknown, **allowed},
         strict=config.strict or strict,
@@ -90,6 +131,18 @@ def refuse_contradictions(expectations: Iterable[Expectation]) -> None:
                     "Keep one of the two.",
                 )
         seen[one.name, one.role].append(one)
+
+
+def refuse_two_sources(patches: Iterable[PatchExpectation]) -> None:
+    """Raise UsageError if one attribute is to come from two places in the same processes."""
+    seen: dict[tuple[str, str], PatchExpectation] = {}
+    for one in patches:
+        other = seen.setdefault((one.query, one.role), one)
+        if other is not one:
+            raise UsageError(
+                f"{one.query} is expected from two places ({other.origin} and {one.origin})",
+                "Keep one of the two.",
+            )
 
 
 def _contradict(one: Expectation, other: Expectation) -> bool:

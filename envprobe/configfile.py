@@ -10,20 +10,37 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from envprobe import inputfile
-from envprobe.config import Config, Expectation, Rule, did_you_mean, refuse_contradictions
+from envprobe.config import (
+    Config,
+    Expectation,
+    HookExpectation,
+    PatchExpectation,
+    Rule,
+    did_you_mean,
+    refuse_contradictions,
+)
 from envprobe.errors import UsageError
 from envprobe.expectations import MAX_WORKERS, checked_name, environment_value, list_item
+from envprobe.patchexpect import checked_path, checked_source
+from envprobe.pythonfacts import HOOKS
 
 DEFAULT_NAME: Final = "envprobe.toml"
 MAX_BYTES: Final = 1 << 20
 
 _TOP: Final = ("expect", "ignore", "allow-unknown")
-_EXPECT: Final = ("env", "env-by-role", "workers")
+_EXPECT: Final = ("env", "env-by-role", "workers", "patch", *HOOKS)
 _FLAGS: Final = {"set": Rule.SET, "absent": Rule.ABSENT, "same": Rule.SAME}
 _RULES: Final = (*_FLAGS, "contains", "one-of")
 _FORMS: Final = (
     'Write NAME = "value", or NAME = {set = true}, {absent = true}, {contains = "item"},'
     ' {one-of = ["a", "b"]} or {same = true}.'
+)
+_PATCH_FORMS: Final = (
+    'Write "pkg.mod:Class.attr" = "my_kernels", or = {from = "my_kernels", role = "scheduler"}.'
+)
+_HOOK_FORMS: Final = (
+    'Write file = "/opt/hooks/sitecustomize.py", or from = "/opt/hooks", and role = "scheduler" if'
+    " it is not for all workers."
 )
 
 
@@ -122,6 +139,8 @@ class _File:
         refuse_contradictions(expectations)
         return Config(
             expectations=expectations,
+            patches=tuple(self.patches(self.table(expect, "patch", "expect.patch"))),
+            hooks=tuple(self.hook(expect, name) for name in HOOKS if name in expect),
             workers=self.counts(self.table(expect, "workers", "expect.workers")),
             ignore=self.reasons(document, "ignore"),
             allow_unknown=self.reasons(document, "allow-unknown"),
@@ -189,6 +208,33 @@ class _File:
         if isinstance(demand, list) and demand and all(isinstance(one, str) for one in demand):
             return tuple(demand)
         raise self.error(key, f"{word} needs strings, at least one", _FORMS)
+
+    def patches(self, table: dict[str, Any]) -> Iterator[PatchExpectation]:
+        for query, stated in table.items():
+            key = f"expect.patch.{query}"
+            if not isinstance(stated, str | dict):
+                raise self.error(key, "must be a string or a table", _PATCH_FORMS)
+            whole = {"from": stated} if isinstance(stated, str) else stated
+            role, given = self.place(key, whole, ("from",), _PATCH_FORMS)
+            source = checked_source(given["from"], f"{self.path}: [{key}]")
+            yield PatchExpectation(query, source, role, f"{self.name} [expect.patch] {query}")
+
+    def hook(self, expect: dict[str, Any], name: str) -> HookExpectation:
+        key = f"expect.{name}"
+        role, given = self.place(key, self.table(expect, name, key), ("file", "from"), _HOOK_FORMS)
+        ((word, path),) = given.items()
+        source = checked_path(path, f"{self.path}: [{key}]")
+        return HookExpectation(name, source, word == "file", role, f"{self.name} [{key}]")
+
+    def place(
+        self, key: str, stated: dict[str, Any], words: tuple[str, ...], forms: str
+    ) -> tuple[str, dict[str, str]]:
+        """Return the role of a table, and which one of `words` it has, with its text."""
+        self.known(stated, (*words, "role"), key)
+        given = {word: text for word, text in stated.items() if word in words}
+        if len(given) != 1 or not all(isinstance(text, str) for text in stated.values()):
+            raise self.error(key, f"needs {' or '.join(words)}, as a string", forms)
+        return self.role(stated["role"], key) if "role" in stated else "", given
 
     def counts(self, table: dict[str, Any]) -> dict[str, int]:
         for role, number in table.items():

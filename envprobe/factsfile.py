@@ -13,6 +13,7 @@ import dataclasses
 import enum
 import functools
 import hashlib
+import itertools
 import os
 import secrets
 from collections.abc import Callable
@@ -23,12 +24,14 @@ import msgspec
 from envprobe import inputfile
 from envprobe.errors import UsageError
 from envprobe.model import SCHEMA_VERSION, Snapshot
+from envprobe.pythonfacts import Answer, Datum, name_of, names_of
 from envprobe.redact import holds_secret, mask_words
 from envprobe.values import Value
 
 KIND: Final = "envprobe-facts"
 MAX_FILE_BYTES: Final = 1 << 30
 _ESCAPE: Final = "base64:"
+_COMMANDS: Final = frozenset({"title", "argv", "orig_argv"})
 _SALT_BYTES: Final = 16
 MAX_SECRETS: Final = 512
 """Different credentials in one file that keep a digest; of more, only the names are kept."""
@@ -101,14 +104,16 @@ class _Writer:
     def fields(self, record: Any) -> dict[str, Any]:
         """Return the fields of a dataclass by name."""
         found = {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
-        if "title" in found and not self._unmask:
-            found["title"] = mask_words(found["title"])
+        for words in _COMMANDS.intersection(found) if not self._unmask else ():
+            found[words] = mask_words(found[words])
         return {name: self._plain(thing) for name, thing in found.items()}
 
     def _plain(self, thing: Any, name: str = "") -> Any:
         """Return one thing; `name` is the variable whose value it may be."""
         if isinstance(thing, Value):
             return self._value(thing, name)
+        if isinstance(thing, Answer):
+            return self._answer(thing)
         if isinstance(thing, enum.Enum):
             return thing.value
         if isinstance(thing, str):
@@ -119,9 +124,26 @@ class _Writer:
             return [self._plain(one, name) for one in thing]
         return self.fields(thing) if dataclasses.is_dataclass(thing) else thing
 
-    def _value(self, value: Value, name: str) -> dict[str, Any] | None:
+    def _answer(self, answer: Answer) -> dict[str, Any]:
+        fields = self.fields(dataclasses.replace(answer, value=None))
+        if answer.value is not None:
+            fields["value"] = self._datum(answer.value, names_of(answer.query))
+        return fields
+
+    def _datum(self, datum: Datum, names: tuple[str, ...]) -> dict[str, Any]:
+        """Return a datum; `names` lead to it, and may tell that it is a credential."""
+        pairs = itertools.zip_longest(datum.items, datum.keys)
+        fields = self.fields(dataclasses.replace(datum, value=None, items=(), keys=()))
+        if datum.value is not None:
+            fields["value"] = self._value(datum.value, *names)
+        fields["items"] = [self._datum(item, (*names, *name_of(key))) for item, key in pairs]
+        fields["keys"] = [self._datum(key, names) for key in datum.keys]
+        return fields
+
+    def _value(self, value: Value, *names: str) -> dict[str, Any] | None:
         raw = value.reveal()
-        if isinstance(value, MaskedValue) or (not self._unmask and holds_secret(name, value)):
+        secret = any(holds_secret(name, value) for name in names)
+        if isinstance(value, MaskedValue) or (secret and not self._unmask):
             masked = self._masked(value)
             return masked and {"masked": masked}
         try:

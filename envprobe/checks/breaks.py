@@ -126,11 +126,11 @@ def altered(route: Route) -> Altered | None:
 
     None if it was not, or if the end of the route was not read.
     """
-    unexplained = [one for one in route.breaks if one.change in _LOSING and not one.writer]
+    unexplained = [one for one in route.arriving if one.change in _LOSING and not one.writer]
     if not unexplained:
         return None
-    now = route.stops[-1].reading
-    first = route.breaks.index(unexplained[0])
+    now = route.final()
+    first = route.arriving.index(unexplained[0])
     before = route.stops[unexplained[0].before].reading
     # What known code set after the children were started never was on its way to them.
     own = [before] if not first else [before, _without_writers(route, first)]
@@ -141,9 +141,9 @@ def altered(route: Route) -> Altered | None:
 
 def _without_writers(route: Route, index: int) -> Reading:
     """Return what there was in front of the known writers that come right before a break."""
-    while index and route.breaks[index - 1].writer:
+    while index and route.arriving[index - 1].writer:
         index -= 1
-    return route.stops[route.breaks[index].before].reading
+    return route.stops[route.arriving[index].before].reading
 
 
 def _remedies(causes: Iterable[Cause]) -> tuple[Sentence, ...]:

@@ -37,7 +37,7 @@ def _all(context: Context) -> Iterator[_Written]:
         for pid in context.routing.workers():
             route = context.routing.routes.get((pid, name))
             if route is not None and (pid, name) not in broken:
-                yield from (_Written(route, one) for one in route.breaks if _arrived(route, one))
+                yield from (_Written(route, one) for one in route.arriving if _arrived(route, one))
 
 
 def _arrived(route: Route, found: Break) -> bool:
@@ -45,7 +45,7 @@ def _arrived(route: Route, found: Break) -> bool:
 
     What it set after the children were started never was on its way to them.
     """
-    before, now = route.stops[found.before].reading, route.stops[-1].reading
+    before, now = route.stops[found.before].reading, route.final()
     return bool(found.writer) and (before.state, before.value) != (now.state, now.value)
 
 

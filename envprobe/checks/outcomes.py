@@ -236,9 +236,9 @@ def break_of(outcome: Outcome) -> Break | None:
     Without such a break, and for what came too late: the last break of the route. None if the value
     was not read: breaks are found by values.
     """
-    if outcome.route is None or not outcome.route.breaks or not outcome.reading.known:
+    if outcome.route is None or not outcome.route.arriving or not outcome.reading.known:
         return None
-    found = outcome.route.breaks
+    found = outcome.route.arriving
     if outcome.status is Status.TOO_LATE:
         return found[-1]
     return next((one for one in reversed(found) if _breaks(outcome, outcome.route, one)), found[-1])

@@ -178,7 +178,7 @@ def _only_one_left(
 
 def _written(context: Context, pid: int, name: str) -> bool:
     route = context.routing.routes.get((pid, name))
-    return route is not None and bool(route.breaks) and bool(route.breaks[-1].writer)
+    return route is not None and bool(route.arriving) and bool(route.arriving[-1].writer)
 
 
 def told_of(context: Context) -> frozenset[tuple[int, str]]:
@@ -229,7 +229,7 @@ def _finding(context: Context, difference: Difference, severity: Severity, remed
         evidence=(*_evidence(context, difference), *_told(context, ways)),
         remedy=breaks.remedy(ways[0][0][1] if ways else None, remedy.format(name=difference.name)),
         undetermined=context.config.strict and _only_now(difference),
-        breaks=tuple(route.breaks[-1] for route in deviating if route and route.breaks),
+        breaks=tuple(route.arriving[-1] for route in deviating if route and route.arriving),
     )
 
 
@@ -251,11 +251,11 @@ def _ways(context: Context, difference: Difference) -> list[_Way]:
     deviating = set(difference.deviating)
     for pid in (*difference.deviating, *difference.pids):
         route = context.routing.routes.get((pid, difference.name))
-        if route is None or not route.breaks or any(one.pid == pid for one, _ in found):
+        if route is None or not route.arriving or any(one.pid == pid for one, _ in found):
             continue
         lost = breaks.altered(route)
         if pid in deviating:
-            found.append((route, route.breaks[-1]))
+            found.append((route, route.arriving[-1]))
         elif lost is not None:
             found.append((route, lost.found))
     ways = who.folded(found, lambda one: breaks.key(*one))

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+import functools
+import importlib
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from envprobe.checks import (
     block_wiped,
+    c_and_python_disagree,
     changed_on_the_way,
+    code_changed_since_start,
     duplicate_variable,
     env_forbidden,
     env_missing,
@@ -16,12 +21,19 @@ from envprobe.checks import (
     env_wrong_value,
     exec_view_inferred,
     framework_wrote,
+    hook_differs,
     lost_on_the_way,
+    module_twice,
     no_workers,
     orphan_worker,
+    other_interpreter,
+    patch_missing,
+    patch_not_imported,
+    patch_unknown,
     peers_differ,
     peers_differ_critical,
     peers_differ_default,
+    pythonpath_ignored,
     set_late_unproven,
     set_too_late,
     unstable_tree,
@@ -57,11 +69,20 @@ CHECKS: Final[tuple[Check, ...]] = (
     unstable_tree.CHECK,
     exec_view_inferred.CHECK,
     block_wiped.CHECK,
+    c_and_python_disagree.CHECK,
+    pythonpath_ignored.CHECK,
+    other_interpreter.CHECK,
+    patch_missing.CHECK,
+    patch_not_imported.CHECK,
+    hook_differs.CHECK,
+    code_changed_since_start.CHECK,
+    module_twice.CHECK,
+    patch_unknown.CHECK,
 )
 """The checks of `workers`. A new check is added at the end: ids never change their meaning."""
 
-ALL: Final[tuple[Check, ...]] = CHECKS
-"""The checks of every command."""
+_OTHERS: Final = ("envprobe.checks.trace.registry", "envprobe.checks.nccl.registry")
+"""The modules with the checks of other commands: `workers` must not wait for their imports."""
 
 MAX_FINDINGS: Final = 100
 """How many findings of one check and severity are told one by one."""
@@ -81,14 +102,24 @@ class Result:
     ignored: tuple[tuple[Finding, str], ...] = ()
 
 
+@functools.cache
+def every() -> tuple[Check, ...]:
+    """Return the checks of every command."""
+    others = [importlib.import_module(name).CHECKS for name in _OTHERS]
+    return tuple(itertools.chain(CHECKS, *others))
+
+
 def find(id_or_slug: str) -> Check:
     """Return the check with this id (in any case) or slug; UsageError with a suggestion."""
-    for check in ALL:
-        if id_or_slug.lower() in (check.id.lower(), check.slug):
-            return check
-    known = [check.slug for check in ALL]
+    wanted = id_or_slug.lower()
+    sources: tuple[Callable[[], tuple[Check, ...]], ...] = (lambda: CHECKS, every)
+    for source in sources:
+        for check in source():
+            if wanted in (check.id.lower(), check.slug):
+                return check
+    known = [check.slug for check in every()]
     if id_or_slug[:2].lower() == "ep" and id_or_slug[2:].isdecimal():
-        known = [check.id for check in ALL]
+        known = [check.id for check in every()]
         id_or_slug = id_or_slug.upper()
     raise UsageError(f"there is no check {id_or_slug!r}", did_you_mean(id_or_slug, known))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Container, Iterable
 
-from envprobe.checks import no_workers, who, worker_unreadable, workers_missing
+from envprobe.checks import hooked, no_workers, patched, who, worker_unreadable, workers_missing
 from envprobe.checks.finding import Context, Severity
 from envprobe.checks.outcomes import Status, outcomes, without_process
 from envprobe.checks.registry import Result
@@ -91,8 +91,8 @@ class Progress:
     """How far a server has come: what --wait shows while it waits.
 
     `counts` maps each awaited role ("": any worker) to how many are there and how many should be;
-    `undecided` holds the variables whose expectations are not decided in some process, and may be
-    after another scan.
+    `undecided` holds the variables, questions and hooks of the expectations that are not decided in
+    some process, and may be after another scan.
     """
 
     counts: dict[str, tuple[int, int]]
@@ -121,7 +121,8 @@ def progress(context: Context) -> Progress:
         if one.status is Status.UNKNOWN and not one.reading.known
     ]
     missing = [one.name for one in context.once(without_process)]
-    return Progress(counts, tuple(dict.fromkeys(unknown + missing)))
+    inside = [*patched.undecided(context), *hooked.undecided(context)]
+    return Progress(counts, tuple(dict.fromkeys(unknown + missing + inside)))
 
 
 def decided(context: Context) -> bool:

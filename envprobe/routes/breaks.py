@@ -24,13 +24,38 @@ def breaks(name: str, stops: tuple[Stop, ...], way: Way, family: Family) -> tupl
     """Return the breaks of one variable on one way, in the order of the stops.
 
     A reading that stands in for an exec block (the resource tracker's) is a witness only where it
-    agrees with a neighbour: the tracker may be older than a later change in its parent.
+    agrees with a neighbour: the tracker may be older than a later change in its parent. What
+    os.environ says is no witness of the way to the C environ: it may have been changed alone.
     """
     seen = [index for index in way.open if stops[index].reading.known]
     values = {stops[index].reading.value for index in seen}
     if len(values) == 1 and None not in values:
         return ()
-    known = _witnesses(stops, seen)
+    if stops[-1].view is not View.PYTHON:
+        return _on_the_way(name, stops, way, family, _witnesses(stops, seen))
+    before = _witnesses(stops, [index for index in seen if index != len(stops) - 1])
+    arriving = _on_the_way(name, stops[:-1], way, family, before)
+    return arriving + _mirrored(name, stops, way, family, before)
+
+
+def _mirrored(
+    name: str, stops: tuple[Stop, ...], way: Way, family: Family, known: list[int]
+) -> tuple[Break, ...]:
+    """Return the break between the last known stop and the process's os.environ, if any."""
+    last = len(stops) - 1
+    if not known or not stops[last].reading.known:
+        return ()
+    first, second = stops[known[-1]].reading, stops[last].reading
+    if same(first, second):
+        return ()
+    hops = _suspects(stops, way, [*known, last], known[-1], last)
+    change = _CHANGES[first.state, second.state]
+    return (_explained(Case(name, change, stops, known[-1], last, hops, way, family)),)
+
+
+def _on_the_way(
+    name: str, stops: tuple[Stop, ...], way: Way, family: Family, known: list[int]
+) -> tuple[Break, ...]:
     if not any(stops[index].reading.state is State.VALUE for index in known):
         case = _never_there(name, stops, way, family, known)
         return (_explained(case),) if case else ()
@@ -138,6 +163,8 @@ def _sure(case: Case, hop: Hop) -> bool:
     The exec block of a process that was forked from one outside the scan is the other one's.
     """
     process, edge = hop.process, hop.process.edge
+    if hop.kind is HopKind.MIRROR:
+        return True
     if hop.kind is HopKind.OWN:
         since_exec = case.way.places[hop.first].view is View.EXEC
         return not since_exec or process.image_owner == process.pid

@@ -20,6 +20,7 @@ from envprobe.routes.evidence import (
     program_hints,
 )
 from envprobe.routes.hops import FORKED, HopKind
+from envprobe.routes.mirror import c_level_setenv, nccl_conf_file, os_environ_edited, os_putenv
 from envprobe.routes.programs import LEAVES_AS_IT_IS, runs_code
 from envprobe.routes.suspects import (
     is_forkserver,
@@ -271,6 +272,10 @@ RULES: list[tuple[CauseId, Rule]] = [
     (CauseId.CHANGED_IN_PARENT, changed_in_parent),
     (CauseId.CHANGED_IN_WORKER, changed_in_worker),
     (CauseId.SET_AFTER_START, set_after_start),
+    (CauseId.C_LEVEL_SETENV, c_level_setenv),
+    (CauseId.OS_PUTENV, os_putenv),
+    (CauseId.NCCL_CONF_FILE, nccl_conf_file),
+    (CauseId.OS_ENVIRON_EDITED, os_environ_edited),
 ]
 """Every rule, the likeliest first among those with as much evidence."""
 

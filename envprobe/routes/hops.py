@@ -21,13 +21,14 @@ class HopKind(enum.Enum):
 
     BUILD: a launcher made the exec block from a declaration. OWN: one process's own code ran.
     HANDOVER: a parent's environment became the exec block of a child. FORK: a parent's memory
-    became a child's, whose own code then ran.
+    became a child's, whose own code then ran. MIRROR: Python keeps a copy of its C environ.
     """
 
     BUILD = "build"
     OWN = "own"
     HANDOVER = "handover"
     FORK = "fork"
+    MIRROR = "mirror"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -43,7 +44,8 @@ class Place:
 class Hop:
     """The step between two neighbouring places that are not skipped, given by their indexes.
 
-    `process` is the one that ran (BUILD, OWN) or was started (HANDOVER, FORK), then by `parent`.
+    `process` is the one that ran (BUILD, OWN, MIRROR) or was started (HANDOVER, FORK), then by
+    `parent`.
     """
 
     kind: HopKind
@@ -135,6 +137,8 @@ def _hops(
 
 def _hop(first: int, last: int, before: Place, after: Place, parents: dict[int, Process]) -> Hop:
     process = after.process
+    if after.view is View.PYTHON:
+        return Hop(HopKind.MIRROR, first, last, process)
     if before.process.pid == process.pid:
         kind = HopKind.BUILD if before.view is View.DECLARED else HopKind.OWN
         return Hop(kind, first, last, process)

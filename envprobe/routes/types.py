@@ -31,6 +31,10 @@ class CauseId(str, enum.Enum):
     FORK_CHILD = "fork-child"
     AT_SECURE = "at-secure"
     SET_AFTER_START = "set-after-start"
+    C_LEVEL_SETENV = "c-level-setenv"
+    OS_PUTENV = "os-putenv"
+    NCCL_CONF_FILE = "nccl-conf-file"
+    OS_ENVIRON_EDITED = "os-environ-edited"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -96,8 +100,9 @@ class ReadTime(str, enum.Enum):
 class Route:
     """One variable's readings on the way from the root to one process.
 
-    The stops run exec(root), libc(root), ... exec(process), libc(process). `edges[i]` is the edge
-    into the process of the i-th pid on the way. `breaks` are in the order of the stops.
+    The stops run exec(root), libc(root), ... exec(process), libc(process), and python(process)
+    where that view was read. `edges[i]` is the edge into the process of the i-th pid on the way.
+    `breaks` are in the order of the stops.
     """
 
     name: str
@@ -107,6 +112,17 @@ class Route:
     breaks: tuple[Break, ...] = ()
     in_time: InTime = InTime.NOT_APPLICABLE
     read_time: ReadTime = ReadTime.UNKNOWN
+
+    @property
+    def arriving(self) -> tuple[Break, ...]:
+        """The breaks on the way to the C environ, which is what libraries read."""
+        return self.breaks[:-1] if self.mirrored else self.breaks
+
+    @property
+    def mirrored(self) -> Break | None:
+        """The break in front of the process's `os.environ`, if any."""
+        last = self.breaks[-1] if self.breaks else None
+        return last if last and self.stops[last.after].view is View.PYTHON else None
 
     def final(self, view: View = View.LIBC) -> Reading:
         """Return the reading of the route's own process in `view`."""

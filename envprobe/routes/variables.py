@@ -45,6 +45,12 @@ def known_default(name: str) -> Value | None:
     return None if row is None else Value(os.fsencode(row["default"]))
 
 
+def set_by_library(name: str) -> str:
+    """Return which C library sets a variable in its own process with setenv(3), "" if unknown."""
+    row = _row("library-writers", name)
+    return "" if row is None else f"{row['library']} sets it itself ({row['source']})"
+
+
 def removed_when_secure(name: str) -> bool | None:
     """Return whether glibc's loader removes a variable in secure mode (AT_SECURE).
 

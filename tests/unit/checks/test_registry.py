@@ -13,7 +13,22 @@ from envprobe.checks.finding import Check, Finding, Undetermined
 from envprobe.checks.registry import CHECKS, Result, find, run_all, slug_of
 from envprobe.errors import UsageError
 from envprobe.model import Confidence, Role, Sentence, View
+from envprobe.pythonfacts import AnswerState, DiskState, FileFact
 from envprobe.values import Value
+from tests.unit.checks.insides import (
+    BACKEND,
+    HOOK_FILE,
+    ORIGINAL,
+    expect,
+    function,
+    holds,
+    inside,
+    looked_into,
+    mirrored,
+    no_answer,
+    no_hook,
+    put,
+)
 from tests.unit.checks.scene import (
     BASE,
     ROOT,
@@ -81,6 +96,27 @@ FIRING: dict[str, Callable[[], Result]] = {
     "unstable-tree": _unstable,
     "exec-view-inferred": _inferred,
     "block-wiped": lambda: view_of(sglang(1), 110, wiped()).run(),
+    "c-and-python-disagree": lambda: mirrored(
+        sglang(1, server=RING), 110, {"NCCL_ALGO": "Tree"}
+    ).run(),
+    "pythonpath-ignored": lambda: looked_into(
+        sglang(1, server={"PYTHONPATH": "/opt/hooks"}), 110, flags={"ignore_environment": 1}
+    ).run(),
+    "other-interpreter": lambda: looked_into(
+        looked_into(sglang(2), 110), 111, prefix="/opt/other"
+    ).run(),
+    "patch-missing": lambda: put(sglang(1), inside(holds(ORIGINAL))).run(**expect()),
+    "patch-not-imported": lambda: put(
+        sglang(1), inside(no_answer(AnswerState.NOT_IMPORTED, "it is not imported"))
+    ).run(**expect()),
+    "hook-differs": lambda: put(sglang(2), inside(), inside(hooks=(no_hook(),))).run(),
+    "code-changed-since-start": lambda: put(
+        sglang(1), inside(files=(FileFact(HOOK_FILE, DiskState.CHANGED, 1.0),))
+    ).run(),
+    "module-twice": lambda: put(
+        sglang(1), inside(holds(function(BACKEND, "/old/srv/backend.py")))
+    ).run(),
+    "patch-unknown": lambda: put(sglang(1), None).run(**expect()),
 }
 
 
@@ -148,6 +184,15 @@ IDS = {
     "EP019": "unstable-tree",
     "EP020": "exec-view-inferred",
     "EP021": "block-wiped",
+    "EP022": "c-and-python-disagree",
+    "EP023": "pythonpath-ignored",
+    "EP024": "other-interpreter",
+    "EP025": "patch-missing",
+    "EP026": "patch-not-imported",
+    "EP027": "hook-differs",
+    "EP028": "code-changed-since-start",
+    "EP029": "module-twice",
+    "EP030": "patch-unknown",
 }
 
 
@@ -164,8 +209,8 @@ def test_a_check_is_found_by_id_and_by_slug(given: str) -> None:
     ("given", "suggested"),
     [
         ("env-mising", "'env-missing'"),
-        ("EP099", "'EP0"),
-        ("EP22", "'EP0"),
+        ("EP099", "'EP"),
+        ("EP22", "'EP"),
         ("epic", "no-workers"),
         ("12345", "no-workers"),
         ("zzzz", "no-workers"),

@@ -202,7 +202,10 @@ def test_removed_in_the_child() -> None:
 
 def test_set_in_the_childs_os_environ_only() -> None:
     route = Tree().add(1).worker(2, 1, python=A).route(2)
-    assert said(route) == ["appeared libc(2)>python(2) proved: set-after-start"]
+    assert said(route) == [
+        "never_there exec(1)>libc(2) proved: never-set",
+        "appeared libc(2)>python(2) proved: os-environ-edited",
+    ]
 
 
 def test_removed_in_a_child_whose_block_is_wiped() -> None:
@@ -598,7 +601,7 @@ def test_what_code_did_after_the_loader_is_not_the_loaders() -> None:
     tree = Tree().add(1).worker(2, 1, exec={}, libc=variables, python={}, secure=True)
     assert said(tree.route(2, "LD_PRELOAD")) == [
         "appeared exec(2)>libc(2) proved: set-after-start",
-        "lost libc(2)>python(2) proved: changed-in-worker",
+        "lost libc(2)>python(2) inferred: c-level-setenv + os-putenv",
     ]
 
 

@@ -90,6 +90,7 @@ def test_no_variable_is_both_critical_and_different_by_design() -> None:
         "NCCL_MAX_NCHANNELS",
         "NCCL_MAX_CTAS",
         "NCCL_P2P_DISABLE",
+        "NCCL_P2P_LEVEL",
         "NCCL_CUMEM_ENABLE",
         "NCCL_SHM_DISABLE",
     }

@@ -1,0 +1,83 @@
+"""The check `patch-unknown`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from envprobe.checks import hooked, patched, who
+from envprobe.checks.finding import Check, Context, Finding, Severity, Undetermined
+from envprobe.checks.hooked import Hooked
+from envprobe.checks.patched import Patched, Status, name_of
+from envprobe.model import Sentence
+
+_ONE_BY_ONE = 6
+
+
+def _run(context: Context) -> Iterator[Finding]:
+    every: list[Patched | Hooked] = [
+        *context.once(patched.outcomes),
+        *context.once(hooked.outcomes),
+    ]
+    unknown = [one for one in every if one.status is Status.UNKNOWN]
+    by_demand = who.folded(unknown, lambda one: (one.expectation, one.reason, one.remedy))
+    groups = who.folded(
+        by_demand.values(),
+        lambda group: (tuple(one.pid for one in group), group[0].reason, group[0].remedy),
+    )
+    for together in groups.values():
+        yield _undecided(context, together)
+    waiting = context.once(patched.without_process)
+    for role, expectations in who.folded(waiting, lambda one: one.role).items():
+        yield _no_process(role, [name_of(one) for one in expectations])
+
+
+def _undecided(context: Context, together: list[list[Patched | Hooked]]) -> Finding:
+    first = together[0][0]
+    pids = tuple(one.pid for one in together[0])
+    expectations = [group[0].expectation for group in together]
+    names = who.some(dict.fromkeys(name_of(one) for one in expectations), _ONE_BY_ONE)
+    return Finding(
+        check=CHECK.slug,
+        severity=CHECK.severity,
+        message=Sentence.of(
+            f"Cannot tell whether what is expected of {names} holds in"
+            f" {who.in_words(context, pids)}: {first.reason.rstrip('.')}."
+        ),
+        pids=pids,
+        evidence=tuple(
+            Sentence.of(f"{name_of(one)} is expected to come from {one.source}, by {one.origin}.")
+            for one in expectations
+        ),
+        remedy=Sentence.of(f"{first.remedy.rstrip('.')}."),
+        undetermined=True,
+    )
+
+
+def _no_process(role: str, names: list[str]) -> Finding:
+    return Finding(
+        check=CHECK.slug,
+        severity=CHECK.severity,
+        message=Sentence.of(
+            f"Cannot tell whether what is expected of {who.some(names, _ONE_BY_ONE)} holds: no"
+            f" process of the scan has the role {role}."
+        ),
+        remedy=Sentence.of(
+            f"Wait for it with `--wait {role}=1`, or remove the expectation for this role."
+        ),
+        undetermined=True,
+    )
+
+
+CHECK = Check(
+    id="EP030",
+    slug="patch-unknown",
+    severity=Severity.ERROR,
+    summary="Whether an attribute is patched, or a hook is loaded, could not be told.",
+    why="The interpreter of the worker could not be read, what was found does not tell where its"
+    " code comes from (native code, code made at run time), or the patch is wrapped by code of"
+    " another, which may or may not call it. That is neither patched nor not patched.",
+    mend="The reason names the obstacle and the remedy what to do: run envprobe as root or as the"
+    " user of the server, or expect the other of the two, a module or a path.",
+    run=_run,
+    undetermined=Undetermined.ALWAYS,
+)
