@@ -24,10 +24,10 @@ def explain(check: str) -> Exit:
 
 def listing() -> Exit:
     """Print one line for each check."""
-    wide = max(len(check.slug) for check in registry.ALL)
+    wide = max(len(check.slug) for check in registry.every())
     lines = [
         f"{check.id}  {check.slug:{wide}}  {check.severity.value:7}  {check.summary}"
-        for check in registry.ALL
+        for check in registry.every()
     ]
     cli_output.write("\n".join(lines) + "\n")
     return Exit.HOLDS

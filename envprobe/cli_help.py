@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Mapping
 from typing import Any, Final
 
 import typer
@@ -16,6 +17,10 @@ envprobe.toml, in the current directory or given with --config:
   NCCL_ALGO = "Ring"
   NCCL_P2P_LEVEL = { one-of = ["SYS", "PHB"] }
   PYTHONPATH = { contains = "/opt/hooks" }
+  [expect.sitecustomize]
+  from = "/opt/hooks"
+  [expect.patch]
+  "sglang.srt.layers.attention.triton_backend:TritonAttnBackend.forward_extend" = "my_kernels"
   [expect.workers]
   scheduler = 8
 """
@@ -47,19 +52,38 @@ class Workers(Strict):
         self.epilog = before
 
 
+class Nccl(Strict):
+    """The command `nccl`: its help ends with the marks of its table."""
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """Write the end of the help."""
+        from envprobe.report import nccl
+
+        before = self.epilog
+        self.epilog = f"\b\nMarks in the table:\n{_marks(nccl.MEANINGS)}\n\n{before or ''}"
+        super().format_epilog(ctx, formatter)
+        self.epilog = before
+
+
 def _takes_one(option: Any) -> bool:
     return not (option.multiple or option.is_flag)
 
 
+def _marks(meanings: Mapping[str, str]) -> str:
+    return "\n".join(f"  {mark:2} {meaning}" for mark, meaning in meanings.items())
+
+
 def _parts() -> tuple[str, ...]:
     from envprobe.process import roletable
-    from envprobe.report import matrix
+    from envprobe.report import insidetable, matrix
 
-    marks = "\n".join(f"  {mark:2} {meaning}" for mark, meaning in matrix.MEANINGS.items())
+    marks = _marks(matrix.MEANINGS)
+    inside = _marks(insidetable.MEANINGS)
     roles = ", ".join(sorted({row.role for row in roletable.rows() if row.role}))
     listed = textwrap.fill(roles, _WIDTH, initial_indent="  ", subsequent_indent="  ")
     return (
         f"Marks in the table (a, b, ... are other values, listed below it):\n{marks}",
+        f"Marks in the table of what is inside the interpreters (likewise):\n{inside}",
         f"Roles, for --wait ROLE=N and in envprobe.toml:\n{listed}",
         _EXAMPLE,
     )

@@ -6,10 +6,9 @@ import contextlib
 import dataclasses
 import os
 import sys
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from envprobe import cli_output, cli_workers
+from envprobe import cli_nccllog, cli_output, cli_workers
 from envprobe.errors import Exit, UsageError
 
 if TYPE_CHECKING:
@@ -18,9 +17,6 @@ if TYPE_CHECKING:
     from envprobe.nccl.facts import Log
     from envprobe.report.model import Presentation
     from envprobe.report.nccl_model import Report
-
-_PROGRESS_FROM: Final = 50 << 20
-"""Bytes of all files together from which on a progress bar is shown."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,10 +39,11 @@ def run(options: Options) -> Exit:
     """Read the logs, judge and report; return the exit code. Raises EnvprobeError."""
     with contextlib.ExitStack() as stack:
         stack.enter_context(cli_output.told_on_stdout(options.format))
-        outputs = cli_workers.formats_by_path(options.output)
+        outputs = cli_workers.formats_by_path(options.output, cli_workers.REPORT_FORMATS)
         files = stack.enter_context(cli_output.reports(outputs, private=options.unmask))
+        cli_workers.require((options.format, *outputs.values()))
         _check(options)
-        report = judged(read(options.logs), _config(options), options)
+        report = judged(cli_nccllog.read(options.logs), _config(options), options)
         for path, kind in outputs.items():
             files[path].write(render(report, kind, _presentation(options, to_file=True)))
         cli_output.write(render(report, options.format, _presentation(options)))
@@ -70,11 +67,15 @@ def judged(log: Log, config: Config, options: Options) -> Report:
 
 
 def render(report: Report, kind: str, presentation: Presentation) -> str:
-    """Return the report in one of the formats of `cli_workers.FORMATS`."""
+    """Return the report in one of `cli_workers.REPORT_FORMATS`."""
     if kind == "json":
         from envprobe.report import nccl_document
 
         return nccl_document.render(report, unmask=presentation.unmask)
+    if kind != "text":
+        from envprobe.report import formats, nccl_outlet
+
+        return formats.render(kind, nccl_outlet.build(report, presentation))
     from envprobe.report import nccl
 
     return nccl.render(report, presentation)
@@ -131,36 +132,6 @@ def _presentation(options: Options, *, to_file: bool = False) -> Presentation:
 
 
 # --- the facts -----------------------------------------------------------------------------------
-
-
-def read(names: tuple[str, ...]) -> Log:
-    """Read the logs; on a terminal a bar shows how far large ones have come."""
-    from envprobe.nccl import log, streams
-
-    paths = streams.expand(names)
-    size = sum(os.path.getsize(path) for path in paths if os.path.isfile(path))
-    if size < _PROGRESS_FROM or not sys.stderr.isatty():
-        return log.read(paths)
-    with _bar(size) as tell:
-        return log.read(paths, tell)
-
-
-@contextlib.contextmanager
-def _bar(size: int) -> Iterator[Callable[[str, int], None]]:
-    """Show a bar on stderr, and yield what tells it how many bytes of a file were read."""
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn
-
-    columns = (BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("", total=size)
-        done: dict[str, int] = {}
-
-        def tell(name: str, bytes_read: int) -> None:
-            done[name] = bytes_read
-            progress.update(task, completed=sum(done.values()))
-
-        yield tell
 
 
 def configuration_files(log: Log, named: tuple[str, ...]) -> tuple[conf.File, ...]:

@@ -155,11 +155,11 @@ def _own_descriptor(path: str) -> int | None:
 
 @contextlib.contextmanager
 def told_on_stdout(kind: str) -> Iterator[None]:
-    """Print an error that ends the run as a JSON document too, where JSON is what is printed."""
+    """Print an error that ends the run as a document too, where a document is what is printed."""
     try:
         yield
     except EnvprobeError as error:
-        if kind == "json":
+        if kind != "text":
             from envprobe.report import failure
 
             with contextlib.suppress(UsageError, ClosedPipe):

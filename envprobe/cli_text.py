@@ -23,6 +23,8 @@ WORKERS: Final = """Show which variable reached which worker, and where it was l
 
 Reads the live environment of every process below --pid from memory, although setproctitle has
 overwritten /proc/PID/environ, and follows each variable from the server's start to each worker.
+Inside the interpreters of the workers it sees which sitecustomize each has loaded, and with --patch
+whether an attribute holds the patched function or the original.
 Without --pid, --cgroup, --container or --match the only launch found on this machine is taken.
 Run it as the user of the server, or as root.
 
@@ -31,6 +33,8 @@ Examples:
   envprobe workers --pid 4711
   envprobe workers --pid 4711 --expect NCCL_ALGO=Ring --expect 'PYTHONPATH~=/opt/hooks'
   envprobe workers --pid 4711 --wait scheduler=8 --timeout 600 -o json=report.json
+  envprobe workers --pid 4711 --patch \\
+    'sglang.srt.layers.attention.triton_backend:TritonAttnBackend.forward_extend=my_kernels'
 """
 
 INSPECT: Final = """\
@@ -42,6 +46,11 @@ it the original or a patch, from which file and line, and what does it wrap; or 
 Without QUERY: the version, flags and paths of the interpreter. Files that changed after the process
 started are pointed out. Run it as the user of the process, or as root.
 
+An unknown build of CPython is refused. With --calibrate envprobe measures it: it executes foreign
+code, the interpreter that the process runs, once, with the rights of the process and none besides
+(no capabilities, no_new_privs), isolated (-I -S -B), with 30 seconds and no GPU. It does not do so
+across a user or mount namespace; there --calibrate-with names an exact copy on this side.
+
 \b
 Examples:
   envprobe inspect --pid 4711 sitecustomize
@@ -50,6 +59,61 @@ Examples:
 
 Exits with 0 if each question was answered ("not imported yet" and "absent" are answers), 2 for a
 malformed QUERY, 3 if something could not be read or the process holds no Python, 4 if it is gone.
+"""
+
+NCCL: Final = """\
+Say what each rank read from NCCL's variables, what it then used, and which ranks differ.
+
+Reads logs of NCCL 2.14 to 2.32 (NCCL_DEBUG=INFO): files, globs, .gz, .zst, or - for the standard
+input, with whatever a launcher or container runtime wrote in front of the lines. Give the files of
+all nodes at once: NCCL never compares its settings across ranks, and ranks that differ compute
+wrong sums, hang or fail.
+
+No line proves nothing: what is not shown may still be set. NCCL's own configuration files are read
+where the log is of this machine; --conf names copies of another node's.
+
+\b
+Examples:
+  envprobe nccl job.log
+  envprobe nccl 'logs/nccl.*.log' --expect NCCL_ALGO=Ring --expect NCCL_BUFFSIZE=8388608
+  kubectl logs job/train --all-pods --prefix | envprobe nccl - -o json=nccl.json
+"""
+
+TRACE: Final = """\
+Say which start-up hook an interpreter runs, which it hides and why, and whether children run it.
+
+Runs the interpreter with `-v -X importtime` under the environment in question, and so EXECUTES its
+start-up hooks: with the rights of the process for --pid, with yours for --python; no bytecode is
+written, GPUs are hidden unless --with-gpu, number and time are bounded and everything is ended.
+Then it asks that interpreter what is in sys.modules, what changed, and starts real children. With
+--pid two questions are answered: what this process ran, and what its next spawned child will run.
+
+\b
+Examples:
+  envprobe trace-sitecustomize --python /opt/venv/bin/python
+  envprobe trace-sitecustomize --pid 4711 --expect-reach spawn
+  envprobe trace-sitecustomize --python python3 --env PYTHONPATH=/opt/hooks \\
+    --expect-winner /opt/hooks/sitecustomize.py --patch json.encoder:JSONEncoder.encode
+"""
+
+INIT_HOOK: Final = """\
+Write a start-up hook: a sitecustomize.py in DIR that patches modules when they are imported.
+
+The hook runs the sitecustomize that it hides (Debian's, a virtual environment's, an agent's), then
+waits: an attribute is replaced when its module is first imported, in this process or in any child
+that inherits PYTHONPATH, and the replacement is imported only then. It starts nothing, prints
+nothing, and records a failure instead of raising it: `envprobe inspect --pid PID
+sitecustomize:ENVPROBE_HOOK` says of each patch whether it is waiting, applied or failed, and why.
+
+With --pth, DIR is the site-packages directory of a virtual environment. The hook then has a name of
+its own, and no other sitecustomize can hide it.
+
+A file that envprobe did not write, or that was changed since, is overwritten with --force only.
+
+\b
+Examples:
+  envprobe init-hook /opt/hooks --patch 'engine.attention:Backend.forward=my_kernels:forward'
+  envprobe init-hook /opt/venv/lib/python3.12/site-packages --pth --patch engine:step=my_step:step
 """
 
 EXPLAIN: Final = """Say what a finding means, why it matters and how to mend it.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from envprobe import cli_facts, cli_output
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from envprobe.report.model import Presentation, Report, Scan
 
 FORMATS: Final = ("text", "json")
+REPORT_FORMATS: Final = (*FORMATS, "junit", "github", "sarif", "html")
+"""The formats of a report on findings."""
 
 _TIMEOUT: Final = 300.0
 _MAX_SECONDS: Final = 7 * 24 * 3600.0
@@ -32,6 +34,9 @@ class Options:
     container: str | None = None
     match: tuple[str, ...] = ()
     expect: tuple[str, ...] = ()
+    patch: tuple[str, ...] = ()
+    expect_lib: tuple[str, ...] = ()
+    nccl_log: tuple[str, ...] = ()
     var: tuple[str, ...] = ()
     config: str | None = None
     wait: tuple[str, ...] = ()
@@ -47,14 +52,16 @@ class Options:
     show_all: bool = False
     unmask: bool = False
     deadline: float = 2.0
+    no_python: bool = False
 
 
 def run(options: Options) -> Exit:
     """Scan, judge and report; return the exit code. Raises EnvprobeError."""
     with contextlib.ExitStack() as stack:
         stack.enter_context(cli_output.told_on_stdout(options.format))
-        outputs = formats_by_path(options.output)
+        outputs = formats_by_path(options.output, REPORT_FORMATS)
         files = stack.enter_context(cli_output.reports(outputs, private=options.unmask))
+        require((options.format, *outputs.values()))
         _check(options)
         config = _config(options)
         keep = stack.enter_context(_facts_keeper(options.save_facts, options.unmask))
@@ -100,17 +107,21 @@ def context_of(snapshot: Snapshot, config: Config) -> Context:
     from envprobe.checks.finding import Context
     from envprobe.routes.build import build
 
-    names = [one.name for one in config.expectations]
+    names = [one.name for one in (*config.expectations, *config.nccl)]
     roles = [one.role for one in config.expectations if one.role]
     return Context(build(snapshot, names, roles), config)
 
 
 def render(report: Report, kind: str, presentation: Presentation) -> str:
-    """Return the report in one of `FORMATS`."""
+    """Return the report in one of `REPORT_FORMATS`."""
     if kind == "json":
         from envprobe.report import document
 
         return document.render(report, presentation)
+    if kind != "text":
+        from envprobe.report import formats, workers_outlet
+
+        return formats.render(kind, workers_outlet.build(report, presentation))
     from envprobe.report import text
 
     return text.render(report, presentation)
@@ -129,6 +140,9 @@ def _check(options: Options) -> None:
             ("--container", options.container is not None),
             ("--match", options.match),
             ("--wait", options.wait),
+            ("--no-python", options.no_python),
+            ("--nccl-log", options.nccl_log),
+            ("--expect-lib", options.expect_lib),
         )
         if given
     ]
@@ -163,6 +177,9 @@ def _refuse_empty(options: Options) -> None:
         ("--cgroup", (options.cgroup,), "the path of a control group"),
         ("--container", (options.container,), "the id of a container"),
         ("--match", options.match, "a pattern such as 'ray::*'"),
+        ("--patch", options.patch, "QUERY=PREFIX"),
+        ("--expect-lib", options.expect_lib, "a pattern such as '*/libmy_kernels*.so'"),
+        ("--nccl-log", options.nccl_log, "the path of a log"),
         ("--var", options.var, "a pattern such as 'MY_*'"),
         ("--config", (options.config,), "the path of a file"),
         ("--save-facts", (options.save_facts,), "the path of a file"),
@@ -182,14 +199,23 @@ def _no_file(given: str, stdout: str) -> UsageError:
     )
 
 
-def formats_by_path(given: tuple[str, ...]) -> dict[str, str]:
-    """Return the format for each path of `-o FORMAT=PATH`."""
+def require(kinds: Iterable[str]) -> None:
+    """Raise UsageError if a package is missing that one of these formats needs."""
+    others = set(kinds).difference(FORMATS)
+    if others:
+        from envprobe.report import formats
+
+        formats.require(others)
+
+
+def formats_by_path(given: tuple[str, ...], known: tuple[str, ...] = FORMATS) -> dict[str, str]:
+    """Return the format, one of `known`, for each path of `-o FORMAT=PATH`."""
     outputs: dict[str, str] = {}
     for one in given:
         kind, equals, path = one.partition("=")
-        if not equals or not path or kind not in FORMATS:
+        if not equals or not path or kind not in known:
             raise UsageError(
-                f"-o takes FORMAT=PATH, and FORMAT is one of {', '.join(FORMATS)}",
+                f"-o takes FORMAT=PATH, and FORMAT is one of {', '.join(known)}",
                 "Write for example -o json=report.json.",
             )
         if path == "-":
@@ -201,7 +227,7 @@ def formats_by_path(given: tuple[str, ...]) -> dict[str, str]:
 
 
 def _config(options: Options) -> Config:
-    from envprobe import configfile, expectations
+    from envprobe import configfile, expectations, patchexpect
     from envprobe.config import combine, did_you_mean
     from envprobe.process import roletable
 
@@ -214,13 +240,34 @@ def _config(options: Options) -> Config:
     joined = combine(
         found,
         expectations=[expectations.parse(one) for one in options.expect],
+        patches=[patchexpect.parse_patch(one) for one in options.patch],
+        libraries=options.expect_lib,
         workers=counts,
         allow_unknown=[_slug_of(one) for one in options.allow_unknown],
         strict=options.strict,
     )
+    _refuse_no_questions(joined)
+    if options.no_python and joined.inside:
+        raise UsageError(
+            f"--no-python leaves out what {joined.inside[0].origin} asks for",
+            "Leave --no-python out.",
+        )
     for slug, reason in joined.allow_unknown.items():
         _refuse_certain(slug, reason)
     return joined
+
+
+def _refuse_no_questions(config: Config) -> None:
+    """Raise UsageError if a patch is expected of what is no question."""
+    if not config.patches:
+        return
+    from envprobe.cpython.query import Query
+
+    for one in config.patches:
+        try:
+            Query.parse(one.query)
+        except UsageError as error:
+            raise UsageError(f"{one.origin}: {error.message}", error.remedy) from None
 
 
 def _refuse_certain(slug: str, reason: str) -> None:
@@ -268,7 +315,8 @@ def wanted(
     if everything:
         return ("*",)
     # A name is no pattern: "[" in one must not start a set of characters.
-    expected = [one.name.replace("[", "[[]") for one in config.expectations]
+    every = (*config.expectations, *config.nccl)
+    expected = [one.name.replace("[", "[[]") for one in every]
     return tuple(dict.fromkeys((*DEFAULT_WANTED, *patterns, *expected)))
 
 
@@ -282,15 +330,25 @@ def _snapshots(options: Options, config: Config) -> tuple[Snapshot, ...]:
         for path, snapshot in loaded.items():
             cli_facts.note_unread(path, snapshot, asked)
         return tuple(loaded[path] for path in options.from_facts)
-    from envprobe import cli_wait, collect
+    from envprobe import cli_nccllog, cli_wait, collect
     from envprobe.process import targets
 
     names = wanted(config, options.var, everything=options.show_all)
 
     def scan() -> Snapshot:
         target = targets.resolve(options.pid, options.cgroup, options.container, options.match)
-        request = collect.Request(target.roots, names, options.match, options.deadline)
-        return collect.collect(request)
+        request = collect.Request(
+            target.roots,
+            names,
+            options.match,
+            options.deadline,
+            python=not options.no_python,
+            python_roles=tuple({one.role for one in config.inside if one.role}),
+            queries=tuple(dict.fromkeys(one.query for one in config.patches)),
+            libraries=tuple(one.pattern for one in config.libraries),
+        )
+        found = collect.collect(request)
+        return cli_nccllog.with_logs(found, options.nccl_log, options.deadline)
 
     if not options.wait:
         return (scan(),)

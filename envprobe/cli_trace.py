@@ -1,0 +1,227 @@
+"""`envprobe trace-sitecustomize`: from parsed options to an exit code."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+from typing import TYPE_CHECKING, Final
+
+from envprobe import cli_output, cli_workers, redact
+from envprobe.errors import Exit, UsageError
+
+if TYPE_CHECKING:
+    from envprobe.checks.trace.about import Expected
+    from envprobe.report.model import Presentation
+    from envprobe.report.trace_model import Report
+    from envprobe.startup.examine import Questions
+    from envprobe.startup.traced import Traced
+    from envprobe.startup.types import Launch
+
+_MAX_SECONDS: Final = 3600.0
+_MAX_RUNS: Final = 101
+_LETTERS: Final = frozenset("bBdEIOPqRsSuv")
+"""Options of Python without a value that may stand before a program."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """What the command line of `trace-sitecustomize` says, as it was given."""
+
+    python: str | None = None
+    pid: int | None = None
+    env: tuple[str, ...] = ()
+    unset: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+    cwd: str | None = None
+    patch: tuple[str, ...] = ()
+    spawn: bool = True
+    expect_winner: str | None = None
+    expect_reach: tuple[str, ...] = ()
+    runs: int = 5
+    timeout: float = 60.0
+    with_gpu: bool = False
+    format: str = "text"
+    output: tuple[str, ...] = ()
+    fail_on: str = "error"
+    exit_zero: bool = False
+    allow_unknown: tuple[str, ...] = ()
+    show_all: bool = False
+    unmask: bool = False
+
+
+def run(options: Options) -> Exit:
+    """Trace, judge and report; return the exit code. Raises EnvprobeError."""
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(cli_output.told_on_stdout(options.format))
+        outputs = cli_workers.formats_by_path(options.output, cli_workers.REPORT_FORMATS)
+        files = stack.enter_context(cli_output.reports(outputs, private=options.unmask))
+        cli_workers.require((options.format, *outputs.values()))
+        expected, accepted = _expected(options), _accepted(options)
+        report = judged(traced(options), expected, accepted, options)
+        for path, kind in outputs.items():
+            files[path].write(render(report, kind, _presentation(options, to_file=True)))
+        cli_output.write(render(report, options.format, _presentation(options)))
+    return Exit.HOLDS if options.exit_zero else report.verdict.exit
+
+
+def traced(options: Options) -> Traced:
+    """Run what was asked for, and say on stderr that foreign code is run."""
+    from envprobe.startup import traced
+
+    questions = _questions(options)
+    if options.pid is None:
+        return traced.trace_python(options.python, _launch(options), questions, _tell)
+    for name in ("python", "cwd", "env", "unset", "flags"):
+        if getattr(options, name):
+            raise UsageError(
+                f"--{name.replace('flags', 'flag')} and --pid exclude each other",
+                "With --pid the running process says how it was started.",
+            )
+    return traced.trace_pid(options.pid, questions, _tell)
+
+
+def judged(found: Traced, expected: Expected, accepted: frozenset[str], options: Options) -> Report:
+    """Return the report on what was found."""
+    from envprobe.checks import verdict
+    from envprobe.checks.finding import Severity
+    from envprobe.checks.registry import run_checks
+    from envprobe.checks.trace.about import TraceContext
+    from envprobe.checks.trace.registry import CHECKS
+    from envprobe.report.trace_model import Report
+
+    context = TraceContext(found, expected)
+    result = run_checks(CHECKS, context, {})
+    severity = Severity(options.fail_on)
+    made = verdict.of_findings(result, accepted, severity)
+    return Report(context, result, made, accepted, severity, options.exit_zero)
+
+
+def render(report: Report, kind: str, presentation: Presentation) -> str:
+    """Return the report in one of `cli_workers.REPORT_FORMATS`."""
+    if kind == "json":
+        from envprobe.report import trace_document
+
+        return trace_document.render(report, unmask=presentation.unmask)
+    if kind != "text":
+        from envprobe.report import formats, trace_outlet
+
+        return formats.render(kind, trace_outlet.build(report, presentation))
+    from envprobe.report import trace
+
+    return trace.render(report, presentation)
+
+
+def _tell(line: str) -> None:
+    cli_output.note(f"envprobe: {redact.show_text(line)}")
+
+
+# --- what was asked for --------------------------------------------------------------------------
+
+
+def _questions(options: Options) -> Questions:
+    from envprobe.startup import reach
+    from envprobe.startup.examine import Questions
+
+    if not 0 < options.timeout <= _MAX_SECONDS:
+        raise UsageError(
+            f"--timeout takes a number of seconds above 0 and at most {_MAX_SECONDS:g}",
+            "Write for example --timeout 60.",
+        )
+    if not 0 <= options.runs <= _MAX_RUNS:
+        raise UsageError(
+            f"--runs takes a number from 0 to {_MAX_RUNS}", "0 does not measure the cost."
+        )
+    return Questions(
+        patches=options.patch,
+        methods=reach.METHODS if options.spawn else (),
+        cost_runs=options.runs,
+        seconds=options.timeout,
+        with_gpu=options.with_gpu,
+    )
+
+
+def _expected(options: Options) -> Expected:
+    from envprobe.checks.trace.about import Expected
+    from envprobe.cpython.query import Query
+    from envprobe.startup import reach
+
+    for patch in options.patch:
+        Query.parse(patch)
+        if ":" not in patch:
+            raise UsageError(
+                f"--patch {patch} names no attribute", "Write MODULE:NAME or MODULE:Class.attr."
+            )
+    for method in options.expect_reach:
+        if method not in reach.METHODS:
+            raise UsageError(
+                f"--expect-reach {method}: there is no such way to start a child",
+                f"Name one of {', '.join(reach.METHODS)}.",
+            )
+    if options.expect_reach and not options.spawn:
+        raise UsageError(
+            "--expect-reach needs children, and --no-spawn starts none", "Leave out one of them."
+        )
+    if options.expect_winner == "":
+        raise UsageError("--expect-winner is empty", "Give it the path of the hook.")
+    return Expected(options.expect_winner, options.expect_reach, options.patch)
+
+
+def _accepted(options: Options) -> frozenset[str]:
+    from envprobe.checks.finding import Undetermined
+    from envprobe.checks.registry import find
+    from envprobe.checks.trace.registry import CHECKS
+
+    open_ones = [one for one in CHECKS if one.undetermined is not Undetermined.NEVER]
+    found = [find(one) for one in options.allow_unknown]
+    for check in found:
+        if check not in open_ones:
+            raise UsageError(
+                f"--allow-unknown {check.slug}: nothing would be accepted, because this check"
+                " is not of `trace-sitecustomize` or always can tell",
+                f"Name one of {', '.join(one.slug for one in open_ones)}.",
+            )
+    return frozenset(check.slug for check in found)
+
+
+def _launch(options: Options) -> Launch:
+    """Return the launch that the options describe; the interpreter is chosen later."""
+    from envprobe.isolation import caller_environment
+    from envprobe.startup.types import Launch
+
+    environment = {
+        os.fsdecode(name): os.fsdecode(value) for name, value in caller_environment().items()
+    }
+    for given in options.env:
+        name, equals, value = given.partition("=")
+        if not name or not equals:
+            raise UsageError(f"--env {given} sets nothing", "Write --env NAME=VALUE.")
+        environment[name] = value
+    for name in options.unset:
+        environment.pop(name, None)
+    cwd = os.path.abspath(options.cwd or os.getcwd())
+    if not os.path.isdir(cwd):
+        raise UsageError(f"--cwd {cwd} is no directory", "Give a directory that exists.")
+    return Launch(python="", environment=environment, flags=_flags(options), cwd=cwd)
+
+
+def _flags(options: Options) -> tuple[str, ...]:
+    for flag in options.flags:
+        plain = flag[:1] == "-" and len(flag) > 1 and set(flag[1:]) <= _LETTERS
+        if not plain and not flag.startswith(("-X", "-W")):
+            raise UsageError(
+                f"--flag {flag}: Python has no such option before a program",
+                "Write for example --flag=-I, or --flag=-Xdev.",
+            )
+    return options.flags
+
+
+def _presentation(options: Options, *, to_file: bool = False) -> Presentation:
+    from envprobe.report.model import Presentation
+
+    return Presentation(
+        unmask=options.unmask,
+        show_all=options.show_all,
+        width=100 if to_file else cli_output.width(),
+        color=not to_file and cli_output.wants_color(),
+    )
