@@ -17,6 +17,9 @@ LEAVE_MAIN_THREAD: Step = ["leave_main_thread"]
 
 START_TRACKER: Step = ["start_tracker"]
 START_FORKSERVER: Step = ["start_forkserver"]
+CHURN: Step = ["churn"]
+"""Let a thread import and forget modules without pause."""
+
 CLEARENV: Step = ["clearenv"]
 
 
@@ -28,6 +31,16 @@ def py_set(name: str, value: str) -> Step:
 def py_unset(name: str) -> Step:
     """Remove from Python's mapping and the C environ, if there."""
     return ["py_unset", name]
+
+
+def py_putenv(name: str, value: str) -> Step:
+    """os.putenv: the C environ only."""
+    return ["py_putenv", name, value]
+
+
+def py_data_set(name: str, value: str) -> Step:
+    """`os.environ._data[...] = `: Python's mapping only."""
+    return ["py_data_set", name, value]
 
 
 def c_setenv(name: str, value: str) -> Step:
@@ -48,6 +61,11 @@ def c_putenv(name: str, value: str) -> Step:
 def retitle(title: str) -> Step:
     """Take another title."""
     return ["title", title]
+
+
+def load(module: str) -> Step:
+    """Import a module."""
+    return ["load", module]
 
 
 def execute(*command: str) -> Step:

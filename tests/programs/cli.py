@@ -126,6 +126,10 @@ class Run:
                 return [_span(places, one) for one in route["breaks"]]
         return []
 
+    def arriving(self, pid: int, name: str) -> list[Span]:
+        """Return the breaks on the way to a process's C environ: not that of its os.environ."""
+        return [one for one in self.spans(pid, name) if one.after[1] != "python"]
+
 
 def _span(places: list[Place], one: Any) -> Span:
     return Span(

@@ -14,6 +14,8 @@ only; an empty environment: nothing).
 from __future__ import annotations
 
 import ctypes
+import importlib
+import itertools
 import json
 import multiprocessing
 import multiprocessing.forkserver
@@ -26,6 +28,7 @@ import subprocess
 import sys
 import threading
 import traceback
+import types
 from typing import Any
 
 CHUNK = 3500  # with its head a line stays below PIPE_BUF, so that lines of processes do not mix
@@ -103,12 +106,29 @@ def _c_putenv(name: str, value: str) -> None:
     libc.putenv(_kept[-1])
 
 
+def _churn() -> None:
+    """Import and forget modules without pause."""
+
+    def work() -> None:
+        for number in itertools.count():
+            name = f"churn_{number % 5000}"
+            sys.modules[name] = types.ModuleType(name)
+            sys.modules.pop(f"churn_{(number + 2500) % 5000}", None)
+
+    threading.Thread(target=work, daemon=True).start()
+
+
 def _execute(*command: str) -> None:
     os.execv(command[0], command)
 
 
 VERBS = {
     "py_set": os.environ.__setitem__,
+    "py_putenv": os.putenv,
+    "py_data_set": lambda name, value: os.environ._data.update(
+        {os.fsencode(name): os.fsencode(value)}
+    ),
+    "churn": _churn,
     "py_unset": lambda name: os.environ.pop(name, None),
     "c_setenv": lambda name, value: libc.setenv(os.fsencode(name), os.fsencode(value), 1),
     "c_unsetenv": lambda name: libc.unsetenv(os.fsencode(name)),
@@ -117,6 +137,7 @@ VERBS = {
     "prctl": lambda option, argument: libc.prctl(option, argument, 0, 0, 0),
     "become": lambda uid, gid: (os.setgroups([]), os.setgid(gid), os.setuid(uid)),
     "chdir": os.chdir,
+    "load": importlib.import_module,
     "start_tracker": multiprocessing.resource_tracker.ensure_running,
     "start_forkserver": multiprocessing.forkserver.ensure_running,
     "exit": os._exit,

@@ -21,6 +21,7 @@ from envprobe.checks.trace import (
     hook_uses_gpu,
     hook_without_code,
     memory_disagrees,
+    next_child_differs,
     own_interpreter,
     patch_not_installed,
     path_entry_odd,
@@ -55,5 +56,6 @@ CHECKS: Final[tuple[Check, ...]] = (
     start_inferred.CHECK,
     hook_newer_than_process.CHECK,
     memory_disagrees.CHECK,
+    next_child_differs.CHECK,
 )
 """A new check is added at the end: ids never change their meaning."""

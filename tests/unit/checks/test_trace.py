@@ -40,7 +40,6 @@ from envprobe.startup.types import (
     Question,
     Raised,
     StartupFile,
-    Trace,
     Walk,
 )
 
@@ -88,7 +87,6 @@ WALK = Walk(
 GOOD = Startup(
     launch=LAUNCH,
     run=Run(0),
-    trace=Trace({}, {}, site_done=True),
     hooks=(RAN, USER),
     walk=WALK,
     effects=EFFECTS,

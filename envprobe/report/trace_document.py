@@ -1,0 +1,177 @@
+"""The report of `trace-sitecustomize` as JSON: data/trace.schema.json says what is in it."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import enum
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from envprobe import redact
+from envprobe.report import findings, pretty
+from envprobe.report.trace_model import Report, title
+from envprobe.startup.result import Change, Child, Effects, Hook, Startup
+from envprobe.startup.target import Target
+from envprobe.startup.traced import Answer
+from envprobe.startup.types import Launch, Walk
+from envprobe.values import Value
+
+
+def render(report: Report, *, unmask: bool = False) -> str:
+    """Return the report as one JSON document in ASCII."""
+    traced, expected = report.context.traced, report.context.expected
+    whole = {
+        **pretty.heading(),
+        "verdict": {
+            **findings.verdict_document(report.verdict),
+            "fail_on": report.fail_on.value,
+            "exit_zero": report.exit_zero,
+        },
+        "expected": _plain(dataclasses.asdict(expected)),
+        "chosen": redact.show_text(traced.chosen),
+        "process": _target(traced.target) if traced.target is not None else None,
+        "starts": [_answer(one, unmask) for one in traced.answers],
+        **findings.documents(report.result, report.allow_unknown, unmask=unmask),
+    }
+    return pretty.dumps(whole)
+
+
+def _answer(answer: Answer, unmask: bool) -> dict[str, Any]:
+    startup = answer.startup
+    return {
+        "title": title(answer),
+        "questions": [
+            {
+                "asked": one.asked.value,
+                "confidence": one.confidence.value,
+                "reason": redact.show_text(one.reason),
+            }
+            for one in answer.questions
+        ],
+        "launch": _launch(startup.launch, unmask),
+        "run": _plain(dataclasses.asdict(startup.run)),
+        "problems": _plain(startup.problems),
+        "hooks": [_hook(one) for one in startup.hooks],
+        "interpreter": _walk(startup.walk),
+        "effects": _effects(startup.effects, unmask),
+        "patches": _patches(startup),
+        "children": [_child(one) for one in startup.children],
+        "cost_ms": _plain(dataclasses.asdict(startup.cost)) if startup.cost is not None else None,
+    }
+
+
+def _target(target: Target) -> dict[str, Any]:
+    return {
+        "pid": target.pid,
+        "named": redact.show_text(target.named),
+        "started": target.started,
+        "loaded": _plain(target.loaded),
+        "unread": redact.show_text(target.unread),
+        "interpreters": target.interpreters,
+    }
+
+
+def _launch(launch: Launch, unmask: bool) -> dict[str, Any]:
+    shown = {name: text for name, text in launch.environment.items() if name.startswith("PYTHON")}
+    return {
+        "python": redact.show_text(launch.python),
+        "flags": list(_plain(launch.flags)),
+        "cwd": redact.show_text(launch.cwd),
+        "other_root": launch.root is not None,
+        "rights": str(launch.rights) if launch.rights is not None else None,
+        "variables": [
+            {"name": redact.show_name(name), "value": _value(name, _bytes(text), unmask)}
+            for name, text in sorted(shown.items())
+        ],
+    }
+
+
+def _hook(hook: Hook) -> dict[str, Any]:
+    one: dict[str, Any] = _plain(dataclasses.asdict(hook))
+    return one
+
+
+def _walk(walk: Walk | None) -> dict[str, Any] | None:
+    if walk is None:
+        return None
+    one: dict[str, Any] = _plain(dataclasses.asdict(walk))
+    return one
+
+
+def _effects(effects: Effects | None, unmask: bool) -> dict[str, Any] | None:
+    if effects is None:
+        return None
+    plain = {
+        field.name: _plain(_simple(getattr(effects, field.name)))
+        for field in dataclasses.fields(effects)
+        if field.name not in ("changes", "python_path")
+    }
+    changes = [
+        {
+            "name": redact.show_name(change.name),
+            "before": _side(change, change.before, unmask),
+            "after": _side(change, change.after, unmask),
+        }
+        for change in effects.changes
+    ]
+    return {**plain, "changes": changes}
+
+
+def _side(change: Change, value: Value | None, unmask: bool) -> dict[str, Any] | None:
+    return None if value is None else _value(change.name, value, unmask)
+
+
+def _child(child: Child) -> dict[str, Any]:
+    one: dict[str, Any] = _plain(dataclasses.asdict(child))
+    one["patches"] = _states(child.patches)
+    return one
+
+
+def _patches(startup: Startup) -> list[dict[str, str]]:
+    return _states(startup.patches)
+
+
+def _states(patches: Mapping[str, enum.Enum]) -> list[dict[str, str]]:
+    return [
+        {"attribute": redact.show_text(name), "state": str(state.value)}
+        for name, state in patches.items()
+    ]
+
+
+def _simple(value: Any) -> Any:
+    """Return a fact or a collection of facts as plain collections."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return dataclasses.asdict(value)
+    if isinstance(value, tuple):
+        return [_simple(one) for one in value]
+    if isinstance(value, Mapping):
+        return {name: _simple(one) for name, one in value.items()}
+    return value
+
+
+def _plain(value: Any) -> Any:
+    """Return collections with every text made harmless and every enumeration as its word."""
+    if isinstance(value, enum.Enum):
+        return value.value
+    if isinstance(value, Mapping):
+        return {redact.show_text(str(name)): _plain(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    return redact.show_text(value) if isinstance(value, str) else value
+
+
+def _bytes(text: str) -> Value:
+    return Value(os.fsencode(text))
+
+
+def _value(name: str, value: Value, unmask: bool) -> dict[str, Any]:
+    """Return text, or base64 of what is no UTF-8, or only the length of a credential."""
+    if value.hidden or (not unmask and redact.holds_secret(name, value)):
+        return {"masked": value.length}
+    raw = value.reveal()
+    try:
+        return {"text": raw.decode("utf-8")}
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(raw).decode("ascii")}

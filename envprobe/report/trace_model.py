@@ -1,0 +1,76 @@
+"""What the renderers of `trace-sitecustomize` get, and the words that they share."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Final
+
+from envprobe.checks.finding import Severity
+from envprobe.checks.registry import Result
+from envprobe.checks.trace.about import TraceContext
+from envprobe.checks.verdict import Verdict
+from envprobe.startup.result import Hook, Outcome
+from envprobe.startup.traced import Answer
+from envprobe.startup.types import Asked
+
+TITLES: Final = {
+    Asked.GIVEN: "what this interpreter runs at its start",
+    Asked.RAN: "what this process ran at its start",
+    Asked.NEXT: "what its next spawned child will run",
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Report:
+    """Everything that one run found; with `exit_zero` the process ends with 0 in any case."""
+
+    context: TraceContext
+    result: Result
+    verdict: Verdict
+    allow_unknown: frozenset[str] = frozenset()
+    fail_on: Severity = Severity.ERROR
+    exit_zero: bool = False
+
+
+def title(answer: Answer) -> str:
+    """Return what an answer says, in words."""
+    return ", and ".join(TITLES[question.asked] for question in answer.questions)
+
+
+def summary(answer: Answer) -> str:
+    """Return in one sentence which sitecustomize runs."""
+    hook = answer.startup.hook("sitecustomize")
+    if hook.outcome is Outcome.RAN:
+        return f"{hook.path} wins and runs to its end"
+    if hook.outcome is Outcome.ABSENT:
+        return "no sitecustomize is found"
+    if hook.outcome is Outcome.DISABLED:
+        return "no sitecustomize can run"
+    if not hook.path:
+        return "which sitecustomize runs is not known"
+    return f"{hook.path} wins, and {WORDS[hook.outcome]}"
+
+
+WORDS: Final = {
+    Outcome.RAN: "ran to its end",
+    Outcome.RAISED: "raised",
+    Outcome.SILENT: "failed in silence",
+    Outcome.NAMESPACE: "is a directory without code",
+    Outcome.ENDED: "ended the interpreter",
+    Outcome.STOPPED: "had to be stopped",
+    Outcome.DISABLED: "disabled",
+    Outcome.SUPPRESSED: "not executed",
+    Outcome.ABSENT: "none found",
+    Outcome.UNKNOWN: "not known",
+}
+
+
+def told(hook: Hook) -> str:
+    """Return what became of a hook, with its error or the reason."""
+    text = WORDS[hook.outcome]
+    if hook.raised is not None and hook.raised.type:
+        where = f" at {hook.raised.file}:{hook.raised.line}" if hook.raised.file else ""
+        text += f" {hook.raised.type}{where}"
+    elif hook.reason:
+        text += f": {hook.reason}"
+    return text
