@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import io
 import os
 import signal
@@ -10,6 +11,7 @@ from types import FrameType
 from typing import NoReturn
 
 import typer
+from typer.models import CommandInfo
 
 from envprobe import cli_live, cli_offline, cli_output  # noqa: F401 - the first two define commands
 from envprobe.cli_app import app
@@ -63,13 +65,40 @@ def _run(arguments: list[str]) -> Exit:
     printed = io.StringIO()
     try:
         with contextlib.redirect_stdout(printed):
-            job = app(args=arguments, prog_name="envprobe", standalone_mode=False)
+            job = _with_options_of(arguments)(
+                args=arguments, prog_name="envprobe", standalone_mode=False
+            )
     except _parser_errors() as error:
         message = str(getattr(error, "format_message", lambda: "")()) or "wrong usage"
         raise UsageError(message, _see_help(error)) from None
     if printed.getvalue():
         cli_output.write(printed.getvalue().rstrip("\n") + "\n")
     return Exit(job() if callable(job) else job or 0)
+
+
+def _with_options_of(arguments: list[str]) -> typer.Typer:
+    """Return the application with the options of the one command that is called.
+
+    To build the options of all commands takes longer than many a command itself.
+    """
+    called = next((one for one in arguments if not one.startswith("-")), "")
+    trimmed = copy.copy(app)
+    trimmed.registered_commands = [_bare(one, called) for one in app.registered_commands]
+    return trimmed
+
+
+def _bare(command: CommandInfo, called: str) -> CommandInfo:
+    assert command.callback is not None
+    name = command.name or command.callback.__name__
+    if name == called:
+        return command
+    bare = copy.copy(command)
+    bare.name, bare.callback = name, _not_called
+    return bare
+
+
+def _not_called() -> None:
+    """Stand for a command that is only listed."""
 
 
 def _parser_errors() -> type[Exception]:
