@@ -21,6 +21,10 @@ envprobe.toml, in the current directory or given with --config:
   from = "/opt/hooks"
   [expect.patch]
   "sglang.srt.layers.attention.triton_backend:TritonAttnBackend.forward_extend" = "my_kernels"
+  [expect.nccl]
+  NCCL_BUFFSIZE = "8388608"
+  [expect]
+  lib = ["*/libmy_kernels*.so"]
   [expect.workers]
   scheduler = 8
 """
@@ -38,6 +42,22 @@ class Strict(TyperCommand):
                 raise typer.BadParameter(
                     f"{option.opts[-1]} is given twice: it takes one value", ctx=ctx
                 )
+        return super().parse_args(ctx, args)
+
+
+COMMAND: Final = "envprobe.command"
+"""Where the words behind `--` are found in a context's `meta`."""
+
+
+class WithCommand(Strict):
+    """A command that takes another one behind `--`, whose words are none of its own."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the command line up to `--`, and keep what follows."""
+        if "--" in args:
+            end = args.index("--")
+            ctx.meta[COMMAND] = tuple(args[end + 1 :])
+            args = args[:end]
         return super().parse_args(ctx, args)
 
 
@@ -75,15 +95,17 @@ def _marks(meanings: Mapping[str, str]) -> str:
 
 def _parts() -> tuple[str, ...]:
     from envprobe.process import roletable
-    from envprobe.report import insidetable, matrix
+    from envprobe.report import insidetable, matrix, nccltable
 
     marks = _marks(matrix.MEANINGS)
     inside = _marks(insidetable.MEANINGS)
+    nccl = _marks(nccltable.MEANINGS)
     roles = ", ".join(sorted({row.role for row in roletable.rows() if row.role}))
     listed = textwrap.fill(roles, _WIDTH, initial_indent="  ", subsequent_indent="  ")
     return (
         f"Marks in the table (a, b, ... are other values, listed below it):\n{marks}",
         f"Marks in the table of what is inside the interpreters (likewise):\n{inside}",
+        f"Marks in the table of what NCCL has read (likewise):\n{nccl}",
         f"Roles, for --wait ROLE=N and in envprobe.toml:\n{listed}",
         _EXAMPLE,
     )

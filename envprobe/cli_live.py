@@ -174,6 +174,32 @@ def workers(
     return lambda: cli_workers.run(options)
 
 
+@app.command(help=cli_text.BASELINE, epilog=cli_text.EXIT_CODES, cls=cli_help.Strict)
+def baseline(
+    pid: Annotated[int, typer.Option(help="The server's process (its launcher).")],
+    patch: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="QUERY",
+            help="Expect pkg.mod:Class.attr to come from where it comes from now, or the hook"
+            " sitecustomize or usercustomize. Repeatable.",
+        ),
+    ] = None,
+    var: Annotated[
+        list[str] | None,
+        typer.Option(metavar="GLOB", help="Expect these variables too. Repeatable."),
+    ] = None,
+    deadline: Annotated[
+        float, typer.Option(metavar="S", help="How many seconds one process may take to be read.")
+    ] = 2.0,
+) -> Job:
+    """Print a configuration that holds for a running server."""
+    from envprobe import cli_baseline
+
+    options = cli_baseline.Options(pid, tuple(patch or ()), tuple(var or ()), deadline)
+    return lambda: cli_baseline.run(options)
+
+
 @app.command(help=cli_text.INSPECT, cls=cli_help.Strict)
 def inspect(
     pid: Annotated[int, typer.Option(help="The process to ask; its children are not.")],

@@ -40,6 +40,7 @@ def run(options: Options) -> Exit:
     with contextlib.ExitStack() as stack:
         stack.enter_context(cli_output.told_on_stdout(options.format))
         outputs = cli_workers.formats_by_path(options.output, cli_workers.REPORT_FORMATS)
+        _check_outputs(tuple(outputs), options.logs)
         files = stack.enter_context(cli_output.reports(outputs, private=options.unmask))
         cli_workers.require((options.format, *outputs.values()))
         _check(options)
@@ -93,6 +94,19 @@ def _check(options: Options) -> None:
             raise UsageError(f"{name} is empty", "Give it the path of a file, or leave it out.")
     if "-" in options.logs and sys.stdin is None:
         raise UsageError("the standard input is closed", "Name log files of NCCL.")
+
+
+def _check_outputs(outputs: tuple[str, ...], logs: tuple[str, ...]) -> None:
+    """Raise UsageError for a report that would replace one of the logs."""
+    from envprobe.nccl import streams
+
+    read = [path for path in streams.expand(logs) if os.path.isfile(path)] if outputs else []
+    for output in outputs:
+        if os.path.isfile(output) and any(os.path.samefile(output, path) for path in read):
+            raise UsageError(
+                f"-o {output} would replace a log that is read",
+                "Give the report a name of its own, which no glob of the logs matches.",
+            )
 
 
 def _config(options: Options) -> Config:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from envprobe.model import Snapshot
+    from envprobe.model import Process, Snapshot
     from envprobe.nccl.facts import Log
 
 _PROGRESS_FROM: Final = 50 << 20
@@ -53,10 +53,7 @@ def with_logs(snapshot: Snapshot, names: tuple[str, ...], deadline: float) -> Sn
     `names` are the logs that the user named; without any each worker's own is looked for. Raises
     UsageError where a named one cannot be read.
     """
-    if not names and not any(
-        one.role.worker and one.libraries is not None and one.libraries.nccl
-        for one in snapshot.processes
-    ):
+    if not names and not any(one.role.worker and _has_nccl(one) for one in snapshot.processes):
         # Slow to import: a server without NCCL is spared that.
         return snapshot
     from envprobe.nccl import livelogs
@@ -70,3 +67,11 @@ def with_logs(snapshot: Snapshot, names: tuple[str, ...], deadline: float) -> Sn
         named = Source(found, written, asked=True)
     joined = livelogs.with_logs(snapshot.processes, named, deadline)
     return dataclasses.replace(snapshot, processes=joined)
+
+
+def _has_nccl(process: Process) -> bool:
+    """Return whether a process has NCCL loaded, or names a log for one that is linked in."""
+    from envprobe.model import View
+
+    loaded = process.libraries is not None and bool(process.libraries.nccl)
+    return loaded or "NCCL_DEBUG_FILE" in process.environment(View.LIBC).entries

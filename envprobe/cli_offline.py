@@ -120,7 +120,7 @@ def trace_sitecustomize(
     ] = True,
     expect_winner: Annotated[
         str | None,
-        typer.Option(metavar="PATH", help="This sitecustomize must run, and to its end."),
+        typer.Option(metavar="PATH", help="This hook must run to its end: a sitecustomize, or what a .pth file imports."),
     ] = None,
     expect_reach: Annotated[
         list[str] | None,
@@ -128,6 +128,13 @@ def trace_sitecustomize(
             metavar="METHOD",
             help="The hook must run in children by spawn, fork, forkserver or subprocess."
             " Repeatable.",
+        ),
+    ] = None,
+    config: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="What is ignored and accepted. Default: ./envprobe.toml, if any.",
         ),
     ] = None,
     runs: Annotated[
@@ -184,6 +191,7 @@ def trace_sitecustomize(
         spawn=spawn,
         expect_winner=expect_winner,
         expect_reach=tuple(expect_reach or ()),
+        config=config,
         runs=runs,
         timeout=timeout,
         with_gpu=with_gpu,
@@ -241,6 +249,37 @@ def init_hook(
         format=format.value,
     )
     return lambda: cli_inithook.run(options)
+
+
+@app.command(help=cli_text.DIFF, cls=cli_help.Strict)
+def diff(
+    before: Annotated[str, typer.Argument(metavar="A.json", help="The first report.")],
+    after: Annotated[str, typer.Argument(metavar="B.json", help="The second report.")],
+    ignore: Annotated[
+        list[str] | None,
+        typer.Option(metavar="GLOB", help="Do not compare these variables. Repeatable."),
+    ] = None,
+    show_all: Annotated[
+        bool, typer.Option("--show-all", help="Compare what each start has of its own too.")
+    ] = False,
+    format: Annotated[Format, typer.Option(help="What is printed.")] = Format.TEXT,
+    output: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="FORMAT=PATH",
+            help="Write the same comparison to a file too. Repeatable.",
+        ),
+    ] = None,
+) -> Job:
+    """Compare two reports."""
+    from envprobe import cli_diff
+
+    options = cli_diff.Options(
+        before, after, tuple(ignore or ()), show_all, format.value, tuple(output or ())
+    )
+    return lambda: cli_diff.run(options)
 
 
 @app.command(help=cli_text.EXPLAIN)

@@ -25,6 +25,8 @@ Reads the live environment of every process below --pid from memory, although se
 overwritten /proc/PID/environ, and follows each variable from the server's start to each worker.
 Inside the interpreters of the workers it sees which sitecustomize each has loaded, and with --patch
 whether an attribute holds the patched function or the original.
+It shows which NCCL each worker has loaded, joins NCCL's own log to the worker that wrote it, and
+says where NCCL read something else than the environment says now.
 Without --pid, --cgroup, --container or --match the only launch found on this machine is taken.
 Run it as the user of the server, or as root.
 
@@ -32,6 +34,7 @@ Run it as the user of the server, or as root.
 Examples:
   envprobe workers --pid 4711
   envprobe workers --pid 4711 --expect NCCL_ALGO=Ring --expect 'PYTHONPATH~=/opt/hooks'
+  envprobe workers --pid 4711 --nccl-log '/tmp/nccl.*' --expect-lib 'libmy_kernels*.so'
   envprobe workers --pid 4711 --wait scheduler=8 --timeout 600 -o json=report.json
   envprobe workers --pid 4711 --patch \\
     'sglang.srt.layers.attention.triton_backend:TritonAttnBackend.forward_extend=my_kernels'
@@ -96,6 +99,28 @@ Examples:
     --expect-winner /opt/hooks/sitecustomize.py --patch json.encoder:JSONEncoder.encode
 """
 
+UNIT: Final = """\
+Show the environment that a systemd unit will hand over, line by line, and what it starts.
+
+A NAME is asked of the running manager (systemctl show, which changes nothing) and read from its
+files, so that an edit without daemon-reload, a restart that was forgotten and an environment file
+changed since are told apart. A FILE is read without a manager, with its drop-ins. Lines that are
+ignored or mean something else than they look are pointed out. ExecStart= is followed through env,
+nice, numactl, sudo, shells, conda, uv, torchrun, srun and docker run to the interpreter; a wrapper
+is never run.
+
+The program's first file is parsed for statements that a spawned child would run again. To parse it
+with its own grammar the declared interpreter is EXECUTED, isolated (-I -S), as the declared user,
+bounded in time; nothing of the program runs. --no-interpreter leaves that out.
+
+\b
+Examples:
+  envprobe unit sglang.service
+  envprobe unit --user sglang --expect NCCL_ALGO=Ring --expect 'PYTHONPATH~=/opt/hooks'
+  envprobe unit deploy/sglang.service deploy/10-nccl.conf -o json=unit.json
+  envprobe unit --env-file nccl.env --kube pod.json -- sudo -E /opt/venv/bin/python serve.py
+"""
+
 INIT_HOOK: Final = """\
 Write a start-up hook: a sitecustomize.py in DIR that patches modules when they are imported.
 
@@ -114,6 +139,42 @@ A file that envprobe did not write, or that was changed since, is overwritten wi
 Examples:
   envprobe init-hook /opt/hooks --patch 'engine.attention:Backend.forward=my_kernels:forward'
   envprobe init-hook /opt/venv/lib/python3.12/site-packages --pth --patch engine:step=my_step:step
+"""
+
+BASELINE: Final = """\
+Print a configuration that holds for a running server: what its workers share is what is expected.
+
+The configuration goes to stdout, for `envprobe workers --config`. It holds the relevant variables
+that are the same in all workers, and how many workers there are. Left out, and listed in comments,
+is what each start or each rank has of its own (SGLANG_RUN_ID, INVOCATION_ID, ports, ranks) and what
+looks like a credential. With --patch it also expects the attribute to come from where it comes from
+now, and with --patch sitecustomize the file of that hook.
+
+Nothing is printed unless `envprobe workers` finds the server healthy, and the configuration holds
+for it. Run it as the user of the server, or as root.
+
+\b
+Examples:
+  envprobe baseline --pid 4711 > envprobe.toml
+  envprobe baseline --pid 4711 --patch sitecustomize \\
+    --patch 'sglang.srt.layers.attention.triton_backend:TritonAttnBackend.forward_extend'
+"""
+
+DIFF: Final = """\
+Compare two JSON reports of `envprobe workers`: processes, variables, findings.
+
+Processes are compared by role and ranks, never by number; values are those of the C environ of each
+worker and of the first helper of each role. What each start has of its own is left out. A masked
+value tells its length only: two of the same length cannot be told apart, and --ignore leaves such a
+variable out.
+
+\b
+Examples:
+  envprobe workers --pid 4711 -o json=before.json
+  envprobe diff before.json after.json --ignore HF_TOKEN
+
+Exits with 0 if all is the same, 1 if something differs, 2 if a file is no such report, and 3 if it
+cannot be told.
 """
 
 EXPLAIN: Final = """Say what a finding means, why it matters and how to mend it.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import stat
 from typing import TYPE_CHECKING, Final
 
 from envprobe import cli_output, cli_workers, redact
@@ -12,6 +13,7 @@ from envprobe.errors import Exit, UsageError
 
 if TYPE_CHECKING:
     from envprobe.checks.trace.about import Expected
+    from envprobe.config import Config
     from envprobe.report.model import Presentation
     from envprobe.report.trace_model import Report
     from envprobe.startup.examine import Questions
@@ -38,6 +40,7 @@ class Options:
     spawn: bool = True
     expect_winner: str | None = None
     expect_reach: tuple[str, ...] = ()
+    config: str | None = None
     runs: int = 5
     timeout: float = 60.0
     with_gpu: bool = False
@@ -57,8 +60,8 @@ def run(options: Options) -> Exit:
         outputs = cli_workers.formats_by_path(options.output, cli_workers.REPORT_FORMATS)
         files = stack.enter_context(cli_output.reports(outputs, private=options.unmask))
         cli_workers.require((options.format, *outputs.values()))
-        expected, accepted = _expected(options), _accepted(options)
-        report = judged(traced(options), expected, accepted, options)
+        expected, config = _expected(options), _config(options)
+        report = judged(traced(options), expected, config, options)
         for path, kind in outputs.items():
             files[path].write(render(report, kind, _presentation(options, to_file=True)))
         cli_output.write(render(report, options.format, _presentation(options)))
@@ -81,8 +84,8 @@ def traced(options: Options) -> Traced:
     return traced.trace_pid(options.pid, questions, _tell)
 
 
-def judged(found: Traced, expected: Expected, accepted: frozenset[str], options: Options) -> Report:
-    """Return the report on what was found."""
+def judged(found: Traced, expected: Expected, config: Config, options: Options) -> Report:
+    """Return the report on what was found; of `config` what it ignores and accepts counts."""
     from envprobe.checks import verdict
     from envprobe.checks.finding import Severity
     from envprobe.checks.registry import run_checks
@@ -91,7 +94,8 @@ def judged(found: Traced, expected: Expected, accepted: frozenset[str], options:
     from envprobe.report.trace_model import Report
 
     context = TraceContext(found, expected)
-    result = run_checks(CHECKS, context, {})
+    result = run_checks(CHECKS, context, config.ignore)
+    accepted = frozenset(config.allow_unknown)
     severity = Severity(options.fail_on)
     made = verdict.of_findings(result, accepted, severity)
     return Report(context, result, made, accepted, severity, options.exit_zero)
@@ -138,6 +142,7 @@ def _questions(options: Options) -> Questions:
         cost_runs=options.runs,
         seconds=options.timeout,
         with_gpu=options.with_gpu,
+        wanted=options.expect_winner or "",
     )
 
 
@@ -165,6 +170,19 @@ def _expected(options: Options) -> Expected:
     if options.expect_winner == "":
         raise UsageError("--expect-winner is empty", "Give it the path of the hook.")
     return Expected(options.expect_winner, options.expect_reach, options.patch)
+
+
+def _config(options: Options) -> Config:
+    """Return what the configuration file ignores and accepts, and what the command line accepts."""
+    from envprobe.checks.registry import slug_of
+    from envprobe.config import combine
+    from envprobe.configfile import load
+    from envprobe.process import roletable
+
+    config = load(options.config, slug_of, roletable.role_names())
+    for slug, reason in config.expired.items():
+        cli_output.note(f"note: {slug} is no longer ignored: {redact.show_text(reason)}")
+    return combine(config, allow_unknown=_accepted(options))
 
 
 def _accepted(options: Options) -> frozenset[str]:
@@ -199,21 +217,42 @@ def _launch(options: Options) -> Launch:
         environment[name] = value
     for name in options.unset:
         environment.pop(name, None)
-    cwd = os.path.abspath(options.cwd or os.getcwd())
-    if not os.path.isdir(cwd):
+    cwd = _cwd(options)
+    try:
+        status = os.stat(cwd)
+    except OSError as error:
+        raise UsageError(
+            f"--cwd {cwd} cannot be entered: {error.strerror}", "Give a directory that exists."
+        ) from None
+    if not stat.S_ISDIR(status.st_mode):
         raise UsageError(f"--cwd {cwd} is no directory", "Give a directory that exists.")
     return Launch(python="", environment=environment, flags=_flags(options), cwd=cwd)
 
 
+def _cwd(options: Options) -> str:
+    try:
+        return os.path.abspath(options.cwd or ".")
+    except FileNotFoundError:
+        raise UsageError(
+            "the current directory does not exist any more",
+            "Change to one that does, or give an absolute --cwd DIR.",
+        ) from None
+
+
 def _flags(options: Options) -> tuple[str, ...]:
-    for flag in options.flags:
-        plain = flag[:1] == "-" and len(flag) > 1 and set(flag[1:]) <= _LETTERS
-        if not plain and not flag.startswith(("-X", "-W")):
-            raise UsageError(
-                f"--flag {flag}: Python has no such option before a program",
-                "Write for example --flag=-I, or --flag=-Xdev.",
-            )
-    return options.flags
+    return tuple(_flag(flag) for flag in options.flags)
+
+
+def _flag(flag: str) -> str:
+    """Return an option of Python as one word; its value may stand after a blank."""
+    plain = flag[:1] == "-" and len(flag) > 1 and set(flag[1:]) <= _LETTERS
+    value = flag[2:].strip() if flag.startswith(("-X", "-W")) else ""
+    if not plain and not value:
+        raise UsageError(
+            f"--flag {flag}: Python has no such option before a program",
+            "Write for example --flag=-I, or --flag=-Xdev.",
+        )
+    return flag if plain else flag[:2] + value
 
 
 def _presentation(options: Options, *, to_file: bool = False) -> Presentation:

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from envprobe import cli_facts, cli_output
+from envprobe import cli_facts, cli_output, redact
 from envprobe.errors import Exit, UsageError
 
 if TYPE_CHECKING:
@@ -142,7 +142,6 @@ def _check(options: Options) -> None:
             ("--wait", options.wait),
             ("--no-python", options.no_python),
             ("--nccl-log", options.nccl_log),
-            ("--expect-lib", options.expect_lib),
         )
         if given
     ]
@@ -232,7 +231,7 @@ def _config(options: Options) -> Config:
     from envprobe.process import roletable
 
     roles = roletable.role_names()
-    found = configfile.load(options.config, _slug_of, roles, os.environ)
+    found = configfile.load(options.config, slug_of, roles, os.environ)
     counts = dict(expectations.parse_count(one) for one in options.wait)
     for role in counts:
         if role and role not in roles:
@@ -243,7 +242,7 @@ def _config(options: Options) -> Config:
         patches=[patchexpect.parse_patch(one) for one in options.patch],
         libraries=options.expect_lib,
         workers=counts,
-        allow_unknown=[_slug_of(one) for one in options.allow_unknown],
+        allow_unknown=[slug_of(one) for one in options.allow_unknown],
         strict=options.strict,
     )
     _refuse_no_questions(joined)
@@ -254,6 +253,8 @@ def _config(options: Options) -> Config:
         )
     for slug, reason in joined.allow_unknown.items():
         _refuse_certain(slug, reason)
+    for slug, reason in joined.expired.items():
+        cli_output.note(f"note: {slug} is no longer ignored: {redact.show_text(reason)}")
     return joined
 
 
@@ -285,7 +286,8 @@ def _refuse_certain(slug: str, reason: str) -> None:
     )
 
 
-def _slug_of(check: str) -> str:
+def slug_of(check: str) -> str:
+    """Return the slug of a check of any command; UsageError."""
     from envprobe.checks.registry import slug_of
 
     return slug_of(check)

@@ -38,7 +38,7 @@ from envprobe.process.tree import Member, boot_offset, listing, outline
 from envprobe.runner.forked import run_each
 
 MAX_SCANS: Final = 3
-_ALWAYS_READ: Final = ("SGLANG_RUN_ID", "RANK")
+_ALWAYS_READ: Final = ("SGLANG_RUN_ID", "RANK", "HOME")
 _MAX_RANK_DIGITS: Final = 6
 _MAX_FOREIGN_IMAGES: Final = 16
 

@@ -65,19 +65,32 @@ class HookExpectation:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class LibraryExpectation:
+    """A shared object that every worker must have loaded: `pattern` (fnmatch) names its file."""
+
+    pattern: str
+    origin: str = "--expect-lib"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Config:
     """Everything expected of one target, from envprobe.toml and the command line together.
 
+    `nccl` is expected of what NCCL says that it read, `expectations` of the environment.
     `workers` maps a role's name to its expected number ("": workers of any role); `ignore` and
-    `allow_unknown` a check's slug to the reason.
+    `allow_unknown` a check's slug to the reason; `expired` one that is ignored no longer to the
+    reason and the day on which that ended.
     """
 
     expectations: tuple[Expectation, ...] = ()
     patches: tuple[PatchExpectation, ...] = ()
     hooks: tuple[HookExpectation, ...] = ()
+    nccl: tuple[Expectation, ...] = ()
+    libraries: tuple[LibraryExpectation, ...] = ()
     workers: dict[str, int] = dataclasses.field(default_factory=dict)
     ignore: dict[str, str] = dataclasses.field(default_factory=dict)
     allow_unknown: dict[str, str] = dataclasses.field(default_factory=dict)
+    expired: dict[str, str] = dataclasses.field(default_factory=dict)
     strict: bool = False
 
     @property
@@ -91,6 +104,7 @@ def combine(
     *,
     expectations: Iterable[Expectation] = (),
     patches: Iterable[PatchExpectation] = (),
+    libraries: Iterable[str] = (),
     workers: dict[str, int] | None = None,
     allow_unknown: Iterable[str] = (),
     strict: bool = False,
@@ -113,6 +127,7 @@ def combine(
         config,
         expectations=kept + added,
         patches=unasked + patched,
+        libraries=(*config.libraries, *map(LibraryExpectation, dict.fromkeys(libraries))),
         workers={**config.workers, **(workers or {})},
         allow_unknown={**config.allow_unknown, **allowed},
         strict=config.strict or strict,

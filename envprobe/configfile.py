@@ -9,11 +9,12 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from envprobe import inputfile
+from envprobe import expiry, inputfile
 from envprobe.config import (
     Config,
     Expectation,
     HookExpectation,
+    LibraryExpectation,
     PatchExpectation,
     Rule,
     did_you_mean,
@@ -28,7 +29,7 @@ DEFAULT_NAME: Final = "envprobe.toml"
 MAX_BYTES: Final = 1 << 20
 
 _TOP: Final = ("expect", "ignore", "allow-unknown")
-_EXPECT: Final = ("env", "env-by-role", "workers", "patch", *HOOKS)
+_EXPECT: Final = ("env", "env-by-role", "workers", "patch", "nccl", "lib", *HOOKS)
 _FLAGS: Final = {"set": Rule.SET, "absent": Rule.ABSENT, "same": Rule.SAME}
 _RULES: Final = (*_FLAGS, "contains", "one-of")
 _FORMS: Final = (
@@ -66,7 +67,14 @@ def load(
         raise UsageError(
             f"{shown}: there is no such file", "Give --config an existing file."
         ) from None
-    return _File(shown, check_slug, tuple(roles)).config(_parse(shown, raw))
+    return parse(shown, raw, check_slug, roles)
+
+
+def parse(
+    name: str, raw: bytes, check_slug: Callable[[str], str], roles: Iterable[str] = ()
+) -> Config:
+    """Return what the bytes of a configuration file expect; `name` is for errors and origins."""
+    return _File(name, check_slug, tuple(roles)).config(_parse(name, raw))
 
 
 def _read(path: str, environ: Mapping[str, str]) -> bytes:
@@ -137,13 +145,19 @@ class _File:
         self.known(expect, _EXPECT, "expect")
         expectations = tuple(self.environment(expect))
         refuse_contradictions(expectations)
+        nccl = tuple(self.nccl(self.table(expect, "nccl", "expect.nccl")))
+        refuse_contradictions(nccl)
+        ignore, expired = self.ignored(document)
         return Config(
             expectations=expectations,
             patches=tuple(self.patches(self.table(expect, "patch", "expect.patch"))),
             hooks=tuple(self.hook(expect, name) for name in HOOKS if name in expect),
+            nccl=nccl,
+            libraries=tuple(self.libraries(expect)),
             workers=self.counts(self.table(expect, "workers", "expect.workers")),
-            ignore=self.reasons(document, "ignore"),
+            ignore=ignore,
             allow_unknown=self.reasons(document, "allow-unknown"),
+            expired=expired,
         )
 
     def error(self, key: str, problem: str, remedy: str = "") -> UsageError:
@@ -174,6 +188,33 @@ class _File:
         for role in by_role:
             key = f"expect.env-by-role.{role}"
             yield from self.variables(self.table(by_role, role, key), self.role(role, key), key)
+
+    def nccl(self, table: dict[str, Any]) -> Iterator[Expectation]:
+        for one in self.variables(table, "", "expect.nccl"):
+            if one.rule is Rule.SAME:
+                raise self.error(
+                    f"expect.nccl.{one.name}",
+                    "cannot be {same = true}: a log does not show what is not set",
+                    f'Write {one.name} = "value", and {{same = true}} under [expect.env].',
+                )
+            if not one.name.startswith("NCCL_"):
+                raise self.error(
+                    "expect.nccl",
+                    f"{one.name} is no variable of NCCL",
+                    "Write it under [expect.env].",
+                )
+            yield one
+
+    def libraries(self, expect: dict[str, Any]) -> Iterator[LibraryExpectation]:
+        stated = expect.get("lib", [])
+        if not isinstance(stated, list) or not all(isinstance(one, str) and one for one in stated):
+            raise self.error(
+                "expect.lib",
+                "must be a list of patterns",
+                'Write lib = ["*/libmy_kernels*.so"] below [expect].',
+            )
+        for pattern in dict.fromkeys(stated):
+            yield LibraryExpectation(pattern, f"{self.name} [expect] lib")
 
     def variables(self, table: dict[str, Any], role: str, key: str) -> Iterator[Expectation]:
         for name, stated in table.items():
@@ -247,6 +288,14 @@ class _File:
                     f"Write for example {role} = 8.",
                 )
         return dict(table)
+
+    def ignored(self, document: dict[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
+        """Return the reason of each check that is ignored, and of each that no longer is."""
+        stated, ends = expiry.split(self.table(document, "ignore", "ignore"), self.error)
+        reasons = self.reasons({"ignore": stated}, "ignore")
+        over = {self.check_slug(one): day for one, day in ends.items() if expiry.ended(day)}
+        kept = {slug: reason for slug, reason in reasons.items() if slug not in over}
+        return kept, {slug: f"{reasons[slug]} (until {day})" for slug, day in over.items()}
 
     def reasons(self, document: dict[str, Any], name: str) -> dict[str, str]:
         found: dict[str, str] = {}

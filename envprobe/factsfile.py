@@ -13,7 +13,6 @@ import dataclasses
 import enum
 import functools
 import hashlib
-import itertools
 import os
 import secrets
 from collections.abc import Callable
@@ -24,8 +23,9 @@ import msgspec
 from envprobe import inputfile
 from envprobe.errors import UsageError
 from envprobe.model import SCHEMA_VERSION, Snapshot
-from envprobe.pythonfacts import Answer, Datum, name_of, names_of
-from envprobe.redact import holds_secret, mask_words
+from envprobe.ncclfacts import Read, Setting
+from envprobe.pythonfacts import Answer, Datum, names_of
+from envprobe.redact import holds_secret, mask_words, members_of
 from envprobe.values import Value
 
 KIND: Final = "envprobe-facts"
@@ -33,6 +33,7 @@ MAX_FILE_BYTES: Final = 1 << 30
 _ESCAPE: Final = "base64:"
 _COMMANDS: Final = frozenset({"title", "argv", "orig_argv"})
 _SALT_BYTES: Final = 16
+_LEFT_OUT: Final = object()
 MAX_SECRETS: Final = 512
 """Different credentials in one file that keep a digest; of more, only the names are kept."""
 _REMEDY: Final = "Write the file again with --save-facts and this version of envprobe."
@@ -114,6 +115,9 @@ class _Writer:
             return self._value(thing, name)
         if isinstance(thing, Answer):
             return self._answer(thing)
+        if isinstance(thing, Read | Setting):
+            value = self._value(thing.value, thing.name)
+            return _LEFT_OUT if value is None else {**self.fields(thing), "value": value}
         if isinstance(thing, enum.Enum):
             return thing.value
         if isinstance(thing, str):
@@ -121,7 +125,8 @@ class _Writer:
         if isinstance(thing, dict):
             return {self._plain(key): self._plain(one, str(key)) for key, one in thing.items()}
         if isinstance(thing, (tuple, list)):
-            return [self._plain(one, name) for one in thing]
+            made = (self._plain(one, name) for one in thing)
+            return [one for one in made if one is not _LEFT_OUT]
         return self.fields(thing) if dataclasses.is_dataclass(thing) else thing
 
     def _answer(self, answer: Answer) -> dict[str, Any]:
@@ -132,11 +137,10 @@ class _Writer:
 
     def _datum(self, datum: Datum, names: tuple[str, ...]) -> dict[str, Any]:
         """Return a datum; `names` lead to it, and may tell that it is a credential."""
-        pairs = itertools.zip_longest(datum.items, datum.keys)
         fields = self.fields(dataclasses.replace(datum, value=None, items=(), keys=()))
         if datum.value is not None:
             fields["value"] = self._value(datum.value, *names)
-        fields["items"] = [self._datum(item, (*names, *name_of(key))) for item, key in pairs]
+        fields["items"] = [self._datum(item, inner) for inner, item in members_of(datum, names)]
         fields["keys"] = [self._datum(key, names) for key in datum.keys]
         return fields
 

@@ -10,6 +10,7 @@ import dataclasses
 import enum
 from typing import Final
 
+from envprobe.ncclfacts import Libraries, NcclLog
 from envprobe.pythonfacts import Inside
 from envprobe.values import Value
 
@@ -273,7 +274,8 @@ class Process:
     `children` counts nothing outside the scan. `ended` is true if it was gone, or another image,
     when its reads finished. `death` is set for the dead: their role is never a worker's, and
     `was_worker` says whether they held ranks (None: what is left does not tell). `inside` is what
-    was read of its Python interpreter, None if that was not asked for.
+    was read of its Python interpreter, None if that was not asked for. `libraries` are its shared
+    objects that count, `nccl` is its part of NCCL's log; None: not looked for.
     """
 
     pid: int
@@ -304,6 +306,8 @@ class Process:
     was_worker: bool | None = False
     environments: dict[View, Environment] = dataclasses.field(default_factory=dict)
     inside: Inside | None = None
+    libraries: Libraries | None = None
+    nccl: NcclLog | None = None
     notes: tuple[str, ...] = ()
 
     @property

@@ -33,12 +33,13 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 VARIABLES = {"NCCL_ALGO": "Ring", "NCCL_PROTO": "Simple", "NCCL_NTHREADS": "256"}
 PAGE = 4096
 LIMIT_S = 120
+NO_PYTHON = "--no-python"
 PSUTIL = (
     "import psutil, sys\n"
     "found = [psutil.Process(int(pid)).environ().get('NCCL_ALGO') for pid in sys.argv[1:]]\n"
@@ -78,13 +79,14 @@ def work(rank: int, mappings: int, ready: Any, launcher: int) -> None:
         signal.pause()
 
 
-def launch(count: int, mappings: int) -> None:
+def launch(count: int, mappings: int, target: Callable[..., None] = work) -> None:
     """Be the launcher: start the workers, print their pids, live until standard input ends."""
     context = multiprocessing.get_context("spawn")
     pids = []
     for rank in range(count):
         ours, theirs = context.Pipe(duplex=False)
-        context.Process(target=work, args=(rank, mappings, theirs, os.getpid())).start()
+        arguments = (rank, mappings, theirs, os.getpid())
+        context.Process(target=target, args=arguments, daemon=True).start()
         theirs.close()
         pids.append(ours.recv())
     print(json.dumps(pids), flush=True)
@@ -101,13 +103,15 @@ class Tree:
 
 
 @contextlib.contextmanager
-def tree(count: int, mappings: int) -> Iterator[Tree]:
-    """Start a tree, and end it."""
+def tree(
+    count: int, mappings: int, program: str = __file__, variables: Mapping[str, str] = VARIABLES
+) -> Iterator[Tree]:
+    """Start a tree by the --launch of `program`, and end it."""
     process = subprocess.Popen(
-        [sys.executable, os.path.abspath(__file__), "--launch", str(count), str(mappings)],
+        [sys.executable, os.path.abspath(program), "--launch", str(count), str(mappings)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env={"PATH": os.environ.get("PATH", os.defpath), **VARIABLES},
+        env={"PATH": os.environ.get("PATH", os.defpath), **variables},
     )
     assert process.stdout is not None
     try:
@@ -204,8 +208,12 @@ def envprobe() -> str:
     return found
 
 
-def scan(target: Tree) -> Measure:
-    """Measure envprobe itself; the answer says how many workers it read rightly."""
+def scan(target: Tree, *options: str) -> Measure:
+    """Measure envprobe itself; the answer says how many workers it read rightly.
+
+    Without --no-python the value must be right in os.environ too, and each interpreter be read.
+    """
+    inside = NO_PYTHON not in options
 
     def answers(done: list[tuple[int, str]]) -> str:
         ((code, out),) = done
@@ -216,12 +224,15 @@ def scan(target: Tree) -> Measure:
         right = {
             one["pid"]
             for one in algo["readings"]
-            if one["views"]["libc"].get("value") == {"text": "Ring"}
+            if all(
+                one["views"].get(view, {}).get("value") == {"text": "Ring"}
+                for view in (("libc", "python") if inside else ("libc",))
+            )
         }
         return f"{len(right.intersection(target.workers))} of {len(target.workers)} right"
 
-    command = [envprobe(), "workers", "--pid", str(target.root), "--format", "json"]
-    return Measure("envprobe workers", [command], answers)
+    command = [envprobe(), "workers", "--pid", str(target.root), "--format", "json", *options]
+    return Measure(" ".join(("envprobe workers", *options)), [command], answers)
 
 
 def psutil_environ(target: Tree) -> Measure:
@@ -323,14 +334,14 @@ def measured(options: argparse.Namespace) -> list[Goal]:
     few, many = options.workers
     print(f"{machine()}; {options.rounds} rounds, {options.mappings} mappings a worker")
     with tree(few, options.mappings) as small, zombie() as dead:
-        at_few = scan(small)
+        at_few, bare_few = scan(small), scan(small, NO_PYTHON)
         help_, first = start_up(dead)
-        beside = [at_few, psutil_environ(small), *peers(small)]
+        beside = [at_few, bare_few, psutil_environ(small), *peers(small)]
         rounds([*beside, help_, first], options.rounds)
     table(beside, few, at_few)
     with tree(many, options.mappings) as large:
-        at_many = scan(large)
-        all_many = [at_many, psutil_environ(large)]
+        at_many, bare_many = scan(large), scan(large, NO_PYTHON)
+        all_many = [at_many, bare_many, psutil_environ(large)]
         rounds(all_many, options.rounds)
     table(all_many, many, at_many)
     print(
@@ -338,9 +349,11 @@ def measured(options: argparse.Namespace) -> list[Goal]:
         f" first read {first.spread} s, cpu {statistics.median(first.cpu):.3f} s"
     )
     slope = (at_many.median - at_few.median) / (many - few) * 1e3
+    bare = (bare_many.median - bare_few.median) / (many - few) * 1e3
     return [
         Goal(f"`envprobe workers`, {few} workers", "s", 0.4, at_few.median),
-        Goal("each further worker", "ms", 3.0, slope),
+        Goal(f"each further worker, {NO_PYTHON}", "ms", 3.0, bare),
+        Goal("each further worker, read inside", "ms", 15.0, slope),
         Goal(f"peak memory, {many} workers", "MB", 80.0, at_many.peak),
         Goal("`envprobe --help`", "s", 0.12, help_.median),
         Goal("start-up before the first read", "s", 0.15, first.median),

@@ -9,7 +9,7 @@ from typing import Final
 from envprobe.checks import who
 from envprobe.checks.finding import Check, Context, Finding, Severity
 from envprobe.model import Confidence, Process, Sentence
-from envprobe.pythonfacts import HOOKS, AnswerState, DiskState, FileFact, files_of
+from envprobe.pythonfacts import HOOKS, AnswerState, DiskState, FileFact, files_of, only_named
 
 _LOADED: Final = (AnswerState.VALUE, AnswerState.ABSENT)
 _SLACK: Final = 0.05
@@ -46,9 +46,12 @@ def _stale(context: Context, process: Process) -> Iterator[_Stale]:
     started = _started(context, process)
     answers = [one for one in (*inside.hooks, *inside.answers) if one.state in _LOADED]
     hooks = {path for one in answers if one.query in HOOKS for path in files_of(one)}
+    named = {path for one in answers for path in only_named(one)}
     for path in dict.fromkeys(path for one in answers for path in files_of(one)):
         fact = inside.files.get(path)
-        if fact is not None and _is_stale(fact, started):
+        if fact is None or (fact.state is DiskState.MISSING and path in named):
+            continue
+        if _is_stale(fact, started):
             yield _Stale(fact, process.pid, started, path in hooks)
 
 
@@ -87,13 +90,18 @@ def _finding(context: Context, group: list[_Stale]) -> Finding:
         confidence=Confidence.PROVED if first.hook else Confidence.INFERRED,
         pids=pids,
         evidence=() if first.hook else (Sentence.of(_LATER),),
-        remedy=Sentence.of(
-            "Restart the server to run what is on the disk; if the change was not meant, put the"
-            " file back first."
-        ),
+        remedy=Sentence.of(_GONE if first.fact.state is DiskState.MISSING else _CHANGED),
     )
 
 
+_CHANGED: Final = (
+    "Restart the server to run what is on the disk; if the change was not meant, put the file back"
+    " first."
+)
+_GONE: Final = (
+    "A server that is restarted now runs without this file, or does not start: put it back before"
+    " that, unless it was meant to go."
+)
 _LATER: Final = (
     "Unless it was imported after the change: when a module was imported cannot be read afterwards."
 )

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 from envprobe.checks import hooked, who
 from envprobe.checks.finding import Check, Context, Finding, Severity
 from envprobe.checks.hooked import Hooked
 from envprobe.checks.patched import Status
-from envprobe.config import HookExpectation
-from envprobe.model import Process, Sentence
+from envprobe.model import EdgeKind, Process, Sentence, State, View
 from envprobe.patchexpect import normal
-from envprobe.pythonfacts import HOOKS
+from envprobe.pythonfacts import HOOKS, PythonFact
 from envprobe.routes.types import Launch
 
 
@@ -40,30 +40,90 @@ def _unexpected(context: Context, group: list[Hooked]) -> Finding:
         pids=pids,
         evidence=(
             Sentence.of(f"Expected by {expectation.origin}."),
-            *_why(expectation, who.processes(context, pids)[0]),
+            *_why(context, group[0], who.processes(context, pids)[0]),
         ),
-        remedy=Sentence.of(_REMEDY),
+        remedy=Sentence.of(_remedy(who.processes(context, pids)[0], expectation.name)),
     )
 
 
-def _why(expectation: HookExpectation, process: Process) -> Iterator[Sentence]:
+def _why(context: Context, outcome: Hooked, process: Process) -> Iterator[Sentence]:
     """Say what keeps the expected file from being loaded, as one of the processes shows it."""
     python = process.inside.python if process.inside is not None else None
     if python is None:
         return
-    for flag, option in (("no_site", "-S"), ("no_user_site", "-s"), ("ignore_environment", "-E")):
-        if python.flags.get(flag, 0) > 0 and (flag != "no_user_site" or "user" in expectation.name):
-            yield Sentence.of(f"The interpreter of PID {process.pid} runs with {option} (or -I).")
+    expectation = outcome.expectation
+    yield from _by_option(process, expectation.name)
     source = normal(expectation.source, None) or ""
     folder = source.rpartition("/")[0] if expectation.exact else source
+    yield from _by_variable(context, process, folder)
     places = [normal(entry, process.cwd) for entry in python.path]
-    if folder in places:
+    if folder not in places:
+        yield Sentence.of(f"{folder} is not on its sys.path.")
+        return
+    entry = f"{folder} is entry {places.index(folder) + 1} of {len(places)} of its sys.path"
+    if _is_spawned(process, python):
         yield Sentence.of(
-            f"{folder} is entry {places.index(folder) + 1} of {len(places)} of its sys.path: the"
-            " first entry that has the module wins."
+            f"{entry} now: multiprocessing copied that from the parent after the hooks were loaded,"
+            " so that it does not tell what was there before."
+        )
+    elif outcome.found == hooked.NOT_LOADED:
+        yield Sentence.of(
+            f"{entry}, yet no {expectation.name} is loaded: {folder} has none, or it raised an"
+            " error, which is in the server's log."
         )
     else:
-        yield Sentence.of(f"{folder} is not on its sys.path.")
+        yield Sentence.of(f"{entry}: the first entry that has the module wins.")
+
+
+def _by_option(process: Process, hook: str) -> Iterator[Sentence]:
+    for option in _options(process, hook):
+        yield Sentence.of(
+            f"The interpreter of PID {process.pid} runs with {option}: {_SAYS[option]}."
+        )
+
+
+def _options(process: Process, hook: str) -> list[str]:
+    """Return the options of the interpreter that keep a hook out (Python/initconfig.c)."""
+    python = process.inside.python if process.inside is not None else None
+    flags = python.flags if python is not None else {}
+    isolated = flags.get("isolated", 0) > 0
+    found = ["-S"] if flags.get("no_site", 0) > 0 else []
+    if isolated:
+        found.append("-I")
+    elif flags.get("ignore_environment", 0) > 0:
+        found.append("-E")
+    if flags.get("no_user_site", 0) > 0 and not isolated and hook == HOOKS[1]:
+        found.append("-s")
+    return found
+
+
+def _by_variable(context: Context, process: Process, folder: str) -> Iterator[Sentence]:
+    """Say so where PYTHONPATH, as the process was given it, does not lead to the folder."""
+    owner = who.process_of(context, process.image_owner) or process
+    reading = owner.environment(View.EXEC).reading("PYTHONPATH")
+    if reading.state is State.ABSENT:
+        yield Sentence.of(f"PID {owner.pid} was started without PYTHONPATH.")
+    elif reading.value is not None and not reading.value.truncated:
+        entries = os.fsdecode(reading.value.reveal()).split(":")
+        if folder not in [normal(entry, process.cwd) for entry in entries]:
+            yield Sentence.of(
+                f"PYTHONPATH, with which PID {owner.pid} was started, does not name it."
+            )
+
+
+def _is_spawned(process: Process, python: PythonFact) -> bool:
+    """Return whether multiprocessing.spawn has set sys.path (Lib/multiprocessing/spawn.py)."""
+    return process.edge.kind is EdgeKind.SPAWN or "--multiprocessing-fork" in python.orig_argv
+
+
+def _remedy(process: Process, hook: str) -> str:
+    options = _options(process, hook)
+    if not options:
+        return _REMEDY
+    return (
+        f"Start the process without {' and '.join(options)}; multiprocessing passes the options of"
+        " the parent on to the children that it spawns."
+    )
 
 
 def _between_peers(context: Context, launch: Launch, name: str) -> Iterator[Finding]:
@@ -74,6 +134,7 @@ def _between_peers(context: Context, launch: Launch, name: str) -> Iterator[Find
         return
     pids = {found: [one.pid for one, _ in group] for found, group in groups.items()}
     usual = max(pids, key=lambda found: len(pids[found]))
+    without = who.processes(context, pids.get(hooked.NOT_LOADED, ()))
     ways = (f"{found} in {who.in_words(context, some)}" for found, some in pids.items())
     yield Finding(
         check=CHECK.slug,
@@ -83,7 +144,8 @@ def _between_peers(context: Context, launch: Launch, name: str) -> Iterator[Find
             f" {'; '.join(ways)}."
         ),
         pids=tuple(pid for found, some in pids.items() if found != usual for pid in some),
-        remedy=Sentence.of(_REMEDY),
+        evidence=tuple(_by_option(without[0], name) if without else ()),
+        remedy=Sentence.of(_remedy(without[0], name) if without else _REMEDY),
     )
 
 
@@ -91,6 +153,12 @@ def _loaded(process: Process, name: str) -> str:
     return hooked.loaded(process.inside.answer(name)) if process.inside is not None else ""
 
 
+_SAYS = {
+    "-S": "site, which loads the hooks, is not imported at its start",
+    "-I": "PYTHONPATH and the user's folder do not count",
+    "-E": "PYTHONPATH does not count",
+    "-s": "the user's folder does not count",
+}
 _REMEDY = (
     "Compare PYTHONPATH of these processes, and look for another file of that name on the way:"
     " a distribution's own in the standard library's folder comes before that of a virtual"

@@ -9,12 +9,18 @@ from typing import Final
 from envprobe.checks import who
 from envprobe.checks.finding import Context
 from envprobe.checks.patched import Status, unread
+from envprobe.checks.sources import short
 from envprobe.config import HookExpectation
 from envprobe.model import Process
 from envprobe.patchexpect import accepts_hook
 from envprobe.pythonfacts import Answer, AnswerState
 
 NOT_LOADED: Final = "not loaded"
+_LOOK_WHO_SETS_FILE: Final = (
+    "See which code sets __file__ of the hook (one hook that runs another?), and have it leave"
+    " __file__ as it is."
+)
+_NO_FILE: Final = "a module without a file"
 _NAMESPACE: Final = "an empty namespace package, in which no code ran"
 
 
@@ -48,9 +54,11 @@ def loaded(answer: Answer | None) -> str:
     module = answer.found_module
     if answer.state is not AnswerState.VALUE or module is None:
         return ""
+    if module.disputed:
+        return short(f"{module.origin}, although its __file__ says {module.file}")
     if module.file:
-        return module.file
-    return f"{_NAMESPACE} ({module.search[0]})" if module.search else "a module without a file"
+        return short(module.file)
+    return short(f"{_NAMESPACE} ({module.search[0]})") if module.search else _NO_FILE
 
 
 def _judge(expectation: HookExpectation, process: Process) -> Hooked:
@@ -61,19 +69,20 @@ def _judge(expectation: HookExpectation, process: Process) -> Hooked:
     if not found:
         reason, remedy = unread(inside, answer)
         return dataclasses.replace(made, status=Status.UNKNOWN, reason=reason, remedy=remedy)
-    if not _is_file(answer):
+    module = answer.found_module if answer is not None else None
+    if module is None or not module.file:
         return made
-    accepted = accepts_hook(expectation, found, process.cwd)
+    if module.disputed:
+        reason = f"it is {found}: an import sets both alike"
+        return dataclasses.replace(
+            made, status=Status.UNKNOWN, reason=reason, remedy=_LOOK_WHO_SETS_FILE
+        )
+    accepted = accepts_hook(expectation, module.file, process.cwd)
     if accepted is None:
         reason = f"{found} is relative, and its current directory is not known"
         remedy = "Run envprobe as root or as the user of the process, or use absolute paths."
         return dataclasses.replace(made, status=Status.UNKNOWN, reason=reason, remedy=remedy)
     return dataclasses.replace(made, status=Status.HOLDS) if accepted else made
-
-
-def _is_file(answer: Answer | None) -> bool:
-    module = answer.found_module if answer is not None else None
-    return module is not None and bool(module.file)
 
 
 def undecided(context: Context) -> Iterator[str]:

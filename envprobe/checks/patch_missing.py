@@ -47,8 +47,17 @@ def _finding(context: Context, group: list[Patched]) -> Finding:
         ),
         pids=pids,
         evidence=tuple(_evidence(context, first, pids)),
-        remedy=Sentence.of(_NO_NAME if first.found is None else _REMEDY),
+        remedy=Sentence.of(_remedy(context, first)),
     )
+
+
+def _remedy(context: Context, outcome: Patched) -> str:
+    """Return what to do; a name that other processes have need not be corrected."""
+    if outcome.found is not None:
+        return _REMEDY
+    others = context.once(patched.outcomes)
+    elsewhere = any(one.found and one.expectation == outcome.expectation for one in others)
+    return _ONLY_HERE if elsewhere else _NO_NAME
 
 
 def _evidence(context: Context, outcome: Patched, pids: tuple[int, ...]) -> Iterator[Sentence]:
@@ -90,6 +99,10 @@ _REMEDY = (
     "See in the row sitecustomize of the table whether the hook was loaded there, and from where;"
     " if it was, see whether it patches this module and name, and whether other code sets them"
     " again afterwards. Restart the server."
+)
+_ONLY_HERE = (
+    "Other processes have it: see whether these have loaded the same version of the module, and"
+    " what takes the attribute away. Restart the server."
 )
 _NO_NAME = (
     "Correct the name in the expectation; `envprobe inspect --pid PID MODULE:CLASS` shows what a"

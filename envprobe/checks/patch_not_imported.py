@@ -19,7 +19,10 @@ def _run(context: Context) -> Iterator[Finding]:
 def _finding(context: Context, group: list[Patched]) -> Finding:
     first = group[0]
     pids = tuple(one.pid for one in group)
-    notes = first.answer.notes if first.answer is not None else ()
+    answers = [one.answer for one in group if one.answer is not None]
+    # Where a worker has what was meant, the question is wrong, also for those that are not so far.
+    told = next((answer for answer in answers if answer.remedy), None) or first.answer
+    notes = told.notes if told is not None else ()
     return Finding(
         check=CHECK.slug,
         severity=CHECK.severity,
@@ -32,14 +35,16 @@ def _finding(context: Context, group: list[Patched]) -> Finding:
             Sentence.of(f"Expected by {first.expectation.origin}."),
             *(Sentence.of(f"{note.rstrip('.')}.") for note in notes),
         ),
-        remedy=Sentence.of(
-            "Wait for the import with `--wait N`, and send a first request if the server imports"
-            " the module only then. If it never does, it runs other code (another attention"
-            " backend, another model): expect the patch of that."
-        ),
+        remedy=Sentence.of((told.remedy if told is not None else "") or _WAIT),
         undetermined=True,
     )
 
+
+_WAIT = (
+    "Wait for the import with `--wait N`, and send a first request if the server imports the module"
+    " only then. If it never does, it runs other code (another attention backend, another model):"
+    " expect the patch of that."
+)
 
 CHECK = Check(
     id="EP026",

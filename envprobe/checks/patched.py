@@ -25,6 +25,10 @@ _UNREAD: Final = {
 _NOT_ASKED: Final = "its interpreter was not read in this scan"
 _ASK: Final = "Scan the running server with this expectation; facts saved without it do not tell."
 _AGAIN: Final = "Scan again, as root or as the user of the server."
+_NO_FILE: Final = "the file that it was loaded from cannot be told"
+_FORM: Final = ("a module", "the path of its file")
+_OTHER: Final = "Expect {} instead, if that can be told; `envprobe inspect` shows what it is."
+_READ_CODE: Final = "Read its code; if it calls the patch, expect the module of that code instead."
 
 
 class Status(str, enum.Enum):
@@ -121,13 +125,14 @@ def _by_source(made: Patched, answer: Answer, cwd: str | None) -> Patched:
 
 
 def _in_doubt(made: Patched, source: Source) -> Patched:
-    doubt = source.doubt or "the file that it was loaded from cannot be told"
-    other = "a module" if "/" in made.expectation.source else "the path of its file"
+    path = "/" in made.expectation.source
+    otherwise = _NO_FILE if path else f"it runs as __main__, and may be {made.expectation.source}"
+    remedy = _READ_CODE if source.open and not source.doubt else _OTHER.format(_FORM[not path])
     return dataclasses.replace(
         made,
         found=source,
-        reason=f"it holds {source.said}; {doubt}",
-        remedy=f"Expect {other} instead, if that can be told; `envprobe inspect` shows what it is.",
+        reason=f"it holds {source.said}; {source.doubt or source.open or otherwise}",
+        remedy=remedy,
     )
 
 

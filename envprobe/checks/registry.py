@@ -22,8 +22,17 @@ from envprobe.checks import (
     exec_view_inferred,
     framework_wrote,
     hook_differs,
+    library_missing,
     lost_on_the_way,
     module_twice,
+    nccl_expectation_unknown,
+    nccl_library_differs,
+    nccl_library_replaced,
+    nccl_library_twice,
+    nccl_log_not_joined,
+    nccl_not_as_expected,
+    nccl_read_otherwise,
+    nccl_value_origin,
     no_workers,
     orphan_worker,
     other_interpreter,
@@ -78,10 +87,23 @@ CHECKS: Final[tuple[Check, ...]] = (
     code_changed_since_start.CHECK,
     module_twice.CHECK,
     patch_unknown.CHECK,
+    nccl_library_differs.CHECK,
+    nccl_library_twice.CHECK,
+    nccl_library_replaced.CHECK,
+    library_missing.CHECK,
+    nccl_read_otherwise.CHECK,
+    nccl_not_as_expected.CHECK,
+    nccl_expectation_unknown.CHECK,
+    nccl_log_not_joined.CHECK,
+    nccl_value_origin.CHECK,
 )
 """The checks of `workers`. A new check is added at the end: ids never change their meaning."""
 
-_OTHERS: Final = ("envprobe.checks.trace.registry", "envprobe.checks.nccl.registry")
+_OTHERS: Final = (
+    "envprobe.checks.trace.registry",
+    "envprobe.checks.nccl.registry",
+    "envprobe.checks.unit.registry",
+)
 """The modules with the checks of other commands: `workers` must not wait for their imports."""
 
 MAX_FINDINGS: Final = 100
@@ -155,8 +177,24 @@ def _merged(findings: list[Finding]) -> Finding:
 
 
 def run_all(context: Context) -> Result:
-    """Return the findings of all checks of `workers`, those of [ignore] kept apart."""
-    return run_checks(CHECKS, context, context.config.ignore)
+    """Return the findings of all checks of `workers`, those of [ignore] kept apart.
+
+    A finding that was ignored until a day that has passed says so.
+    """
+    result = run_checks(CHECKS, context, context.config.ignore)
+    expired = context.config.expired
+    findings = (
+        _no_longer_ignored(one, expired[one.check]) if one.check in expired else one
+        for one in result.findings
+    )
+    return dataclasses.replace(result, findings=tuple(findings))
+
+
+def _no_longer_ignored(finding: Finding, reason: str) -> Finding:
+    if finding.undetermined:
+        return finding
+    said = Sentence.of(f"It is no longer ignored; [ignore] gave the reason: {reason}.")
+    return dataclasses.replace(finding, evidence=(*finding.evidence, said))
 
 
 def run_checks(checks: Iterable[Check], context: Any, ignore: Mapping[str, str]) -> Result:

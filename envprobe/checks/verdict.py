@@ -5,7 +5,16 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Container, Iterable
 
-from envprobe.checks import hooked, no_workers, patched, who, worker_unreadable, workers_missing
+from envprobe.checks import (
+    hooked,
+    library_missing,
+    nccl_expected,
+    no_workers,
+    patched,
+    who,
+    worker_unreadable,
+    workers_missing,
+)
 from envprobe.checks.finding import Context, Severity
 from envprobe.checks.outcomes import Status, outcomes, without_process
 from envprobe.checks.registry import Result
@@ -91,8 +100,8 @@ class Progress:
     """How far a server has come: what --wait shows while it waits.
 
     `counts` maps each awaited role ("": any worker) to how many are there and how many should be;
-    `undecided` holds the variables, questions and hooks of the expectations that are not decided in
-    some process, and may be after another scan.
+    `undecided` holds the variables, questions, hooks and libraries of the expectations that are not
+    decided in some process, and may be after another scan.
     """
 
     counts: dict[str, tuple[int, int]]
@@ -122,7 +131,8 @@ def progress(context: Context) -> Progress:
     ]
     missing = [one.name for one in context.once(without_process)]
     inside = [*patched.undecided(context), *hooked.undecided(context)]
-    return Progress(counts, tuple(dict.fromkeys(unknown + missing + inside)))
+    outside = [*nccl_expected.undecided(context), *library_missing.undecided(context)]
+    return Progress(counts, tuple(dict.fromkeys((*unknown, *missing, *inside, *outside))))
 
 
 def decided(context: Context) -> bool:

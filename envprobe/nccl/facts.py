@@ -335,7 +335,7 @@ class DamageKind(str, enum.Enum):
     NCCL's own buffer of 1024 bytes. TAIL: the end of a message without its beginning. REPAIRED: a
     cut message and its tail were joined. NO_PREFIX: a message without host, pid and tid.
     DEDUPLICATED: Ray left out equal lines of other processes. INCOMPLETE: the file ends inside a
-    message or inside its compressed stream.
+    message.
     """
 
     GLUED = "glued"
@@ -362,7 +362,8 @@ class Damage:
 class LogFile:
     """One file that was read: its length in bytes as stored, its lines, and its wrapping.
 
-    `compression` is "gzip", "zstd" or ""; `envelope` "docker json-file", "CRI" or "".
+    `compression` is "gzip", "zstd", "xz", "bzip2" or ""; `envelope` "docker json-file", "JSON",
+    "CRI" or "". `broken` says why the file could not be read to its end, "" if it could.
     """
 
     name: str
@@ -371,6 +372,7 @@ class LogFile:
     messages: int
     compression: str = ""
     envelope: str = ""
+    broken: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -37,7 +37,11 @@ _Rows = tuple[tuple[bytes, _Maker], ...]
 
 def read(text: bytes) -> Message:
     """Return what the text of one message says; UNKNOWN if it is none of the known ones."""
-    found = _read(text)
+    # A terminal's copy fills up its lines; the value of a variable may end in blanks of its own.
+    bare = text.rstrip()
+    found = _read(bare)
+    if len(bare) < len(text) and isinstance(found, messages.Variable):
+        found = _read(text)
     if found is UNKNOWN:
         located = _LOCATION.match(text)
         if located is not None:
@@ -65,9 +69,10 @@ def _from_environment(match: _Match) -> Message:
     name, value = match[1], match[2] or b""
     if name in TEXT_NAMES:
         return messages.Variable("ENV", name, value)
-    number = _number(value[:-1]) if value.endswith(b".") else None
+    bare = value.rstrip()
+    number = _number(bare[:-1]) if bare.endswith(b".") else None
     if number is not None:
-        return messages.Variable("ENV", name, value[:-1], number, Wording.INTEGER)
+        return messages.Variable("ENV", name, bare[:-1], number, Wording.INTEGER)
     # An integer without its full stop lost its end, and perhaps digits with it.
     cut = re.fullmatch(rb"-?\d*", value) is not None
     wording = Wording.INTEGER if cut else Wording.TEXT

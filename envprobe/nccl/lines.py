@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import os
 import re
 from typing import Final
@@ -44,7 +45,7 @@ class Piece:
 
     prefix: Prefix
     level: bytes
-    text: bytes
+    text: bytes = b""
     cut: bool = False
 
 
@@ -112,22 +113,23 @@ class Lines:
 
     def _pieces(self, line: bytes, marks: list[re.Match[bytes]], place: Place) -> list[Piece]:
         prefix = self._first(line[: marks[0].start()], place)
-        pieces = [Piece(prefix, marks[0][1], line[marks[0].end() :])]
-        for mark in marks[1:]:
-            last = pieces[-1]
-            from_end = len(line) - len(last.text)
-            between = line[from_end : mark.start()]
+        pieces = [Piece(prefix, marks[0][1])]
+        begun = marks[0].end()
+        for before, mark in itertools.pairwise(marks):
+            between = line[before.end() : mark.start()]
             prefix = read_prefix(between, inside=pieces[0].prefix)
             if prefix.host is None:
                 # Words of the text: a second message has a prefix.
                 continue
             host = self.registry.real_host(prefix.host, prefix.pid, inside=True)
-            last.text = between[: prefix.start + len(prefix.host) - len(host)]
-            last.cut = True
+            end = before.end() + prefix.start + len(prefix.host) - len(host)
+            pieces[-1].text = line[begun:end]
+            pieces[-1].cut = True
             self._damaged = True
             self._repairs.add(DamageKind.GLUED, place, line)
-            prefix = dataclasses.replace(prefix, host=host)
-            pieces.append(Piece(prefix, mark[1], line[mark.end() :]))
+            pieces.append(Piece(dataclasses.replace(prefix, host=host), mark[1]))
+            begun = mark.end()
+        pieces[-1].text = line[begun:]
         return pieces
 
     def _first(self, head: bytes, place: Place) -> Prefix:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 
 from envprobe.nccl import facts, joining, merging, outcomes
 from envprobe.nccl.builders import ProcessBuilder, RankBuilder, VariableBuilder
-from envprobe.nccl.facts import DamageKind, Log, LogFile, Place
+from envprobe.nccl.facts import Log, LogFile
 from envprobe.nccl.joining import Group
 from envprobe.nccl.lines import Lines
 from envprobe.nccl.registry import Registry
@@ -40,6 +40,13 @@ def read(names: Iterable[str], progress: Progress = lambda name, size: None) -> 
     return reading.finished()
 
 
+def read_stream(stream: Stream) -> Log:
+    """Read one opened log, which the caller closes."""
+    reading = _Reading(lambda name, size: None)
+    reading.add(stream)
+    return reading.finished()
+
+
 class _Reading:
     """All files of one log."""
 
@@ -56,9 +63,6 @@ class _Reading:
         registry = Registry(stream.name, self._left_out)
         lines = Lines(registry, self._repairs)
         Scanner(lines).read(stream, self._progress)
-        if stream.broken:
-            place = Place(stream.name, stream.lines)
-            self._repairs.add(DamageKind.INCOMPLETE, place, os.fsencode(stream.broken))
         for process in registry.processes:
             process.last = process.latest()
         self._processes += registry.processes
@@ -95,7 +99,7 @@ class _Reading:
 
 
 def _file(stream: Stream, messages: int) -> LogFile:
-    found = stream.compression, stream.envelope
+    found = stream.compression, stream.envelope, stream.broken
     return LogFile(stream.name, stream.size, stream.lines, messages, *found)
 
 

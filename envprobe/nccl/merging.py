@@ -74,15 +74,16 @@ def _rank_key(rank: RankBuilder) -> tuple[str, str, int]:
 
 def _join_glued_hosts(kept: dict[tuple[str, int | None], list[ProcessBuilder]]) -> None:
     """Give the few lines of host `97node1` to `node1`, if both have this pid."""
+    by_pid: dict[int | None, set[str]] = {}
+    for host, pid in kept:
+        by_pid.setdefault(pid, set()).add(host)
     for (host, pid), same in list(kept.items()):
-        ends = [
-            other
-            for other, number in kept
-            if number == pid and other and other != host and host.endswith(other)
-        ]
+        shorter = (host[at:] for at in range(1, len(host)))
+        end = next((name for name in shorter if name in by_pid[pid]), "")
         short = all(_messages(process) <= _SHORT and not process.ranks for process in same)
-        if ends and short:
-            into = kept[max(ends, key=len), pid][0]
+        if end and short:
+            by_pid[pid].remove(host)
+            into = kept[end, pid][0]
             for process in kept.pop((host, pid)):
                 _absorb(into, process)
 

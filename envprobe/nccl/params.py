@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import enum
 import functools
 import re
@@ -189,6 +188,9 @@ def suggestions(name: str, version: Version | None = None) -> tuple[str, ...]:
     known = find(name)
     if known is not None:
         return (known.replaced_by,) if known.replaced_by else ()
+    # Needed for few names, and slow to import.
+    import difflib
+
     read = [one for one in parameters() if naming(one, version) is Naming.READ]
     words = sorted(name.upper().split("_"))
     turned = tuple(one for one in read if sorted(one.split("_")) == words)

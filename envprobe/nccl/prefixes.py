@@ -17,7 +17,7 @@ from envprobe import tables
 from envprobe.nccl.facts import Witness
 
 _CORE: Final = re.compile(
-    rb"(?P<host>[^\s:|\]>)}`]{0,255}):(?P<pid>\d{1,10}):(?P<tid>\d{1,10})"
+    rb"(?P<host>[^\s:|\]>)}`\x22\x27]{0,255}):(?P<pid>\d{1,10}):(?P<tid>\d{1,10})"
     rb"(?: ?\[(?P<device>-?\d{1,10})\])?(?: \d+\.\d+)?"
     rb"(?: (?P<where>[^\s:]+:\d+)(?: \((?P<function>[^()\n]*)\))?)?\s*$"
 )

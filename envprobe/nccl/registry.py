@@ -39,6 +39,7 @@ class Registry:
         self._current: dict[_Key, ProcessBuilder] = {}
         self._hosts: dict[tuple[str, int | None], list[ProcessBuilder]] = {}
         self._by_pid: dict[int | None, set[str]] = {}
+        self._names: set[str] = set()
         self._ranks = 0
         self._left_out = left_out
 
@@ -53,11 +54,12 @@ class Registry:
         """
         if (host, pid) in self._hosts:
             return host
-        known = [name for name in self._by_pid.get(pid, ()) if name and host.endswith(name)]
-        if not known and inside:
-            hosts = {name for names in self._by_pid.values() for name in names}
-            known = [name for name in hosts if name and host.endswith(name)]
-        return max(known, key=len, default=host)
+        ends = [host[at:] for at in range(len(host))]
+        known = self._by_pid.get(pid, ())
+        found = next((end for end in ends if end in known), "")
+        if not found and inside:
+            found = next((end for end in ends if end in self._names), "")
+        return found or host
 
     def thread(self, prefix: Prefix, place: Place) -> ThreadBuilder:
         """Return the thread of a prefix; without NCCL's own prefix that of a nameless process."""
@@ -90,6 +92,7 @@ class Registry:
         self._current[process.identity, process.host, process.pid] = process
         self._hosts.setdefault((process.host, process.pid), []).append(process)
         self._by_pid.setdefault(process.pid, set()).add(process.host)
+        self._names.add(process.host)
         return process
 
     def take(

@@ -18,7 +18,9 @@ _DENSE: Final = 512
 """A block with more than one message in so many bytes is read line by line."""
 
 _NEXT: Final = re.compile(rb"NCCL[ \xc2]")
-"""A compiled expression is faster here than bytes.find (measured on CPython 3.11)."""
+
+_OTHERS: Final = 64
+"""The letter L may stand so often in a block without being the end of `NCCL`."""
 
 
 class Scanner:
@@ -33,7 +35,7 @@ class Scanner:
         """Read a stream to its end; `progress` is told its name and the bytes read so far."""
         for block, start, end in stream.blocks():
             whole = max(block.rfind(b"\n", start, end) + 1, start)
-            if self._dense or self._lines.following:
+            if self._dense:
                 self._read_dense(block[start:whole])
             else:
                 self._read_sparse(block, start, whole)
@@ -48,21 +50,24 @@ class Scanner:
     def _read_sparse(self, block: bytes, counted: int, end: int) -> None:
         """Read the whole lines between two bounds; `counted` is where line `_number` begins."""
         first, hits = counted, 0
-        while (found := _NEXT.search(block, counted, end)) is not None:
-            at = found.start()
+        while counted < end:
+            if self._lines.following:
+                stop = _after(block, self._lines.following, counted, end)
+                self._read_lines(clean(block[counted:stop]).split(b"\n")[:-1])
+                counted = stop
+                continue
+            at = _next(block, counted, end)
+            if at < 0:
+                break
             start = max(block.rfind(b"\n", counted, at) + 1, counted)
-            self._number += block.count(b"\n", counted, start)
+            self._number += _lines_in(block, counted, start)
             hits += 1
             if hits * _DENSE > at - first + 8 * _DENSE:
                 self._read_dense(block[start:end])
                 return
-            stop = block.find(b"\n", at, end) + 1
-            self._read_lines([clean(block[start:stop]).removesuffix(b"\n")])
-            counted = stop
-            if self._lines.following:
-                self._read_dense(block[stop:end])
-                return
-        self._number += block.count(b"\n", counted, end)
+            counted = block.find(b"\n", at, end) + 1
+            self._read_lines([clean(block[start:counted]).removesuffix(b"\n")])
+        self._number += _lines_in(block, counted, end)
 
     def _read_dense(self, block: bytes) -> None:
         if not block:
@@ -101,3 +106,40 @@ class Scanner:
                 held -= 1
         self._number += len(lines)
         return held
+
+
+def _next(block: bytes, start: int, end: int) -> int:
+    """Return where the next `NCCL ` begins, or -1.
+
+    One letter is found by memchr, three times as fast as a word or an expression; L is the rarest
+    of the four in the lines of servers. Where it is not, the expression is faster.
+    """
+    at = start - 1
+    for _ in range(_OTHERS):
+        at = block.find(b"L", at + 1, end)
+        if at < 0:
+            return -1
+        if _NEXT.match(block, max(at - 3, start), end) is not None:
+            return max(at - 3, start)
+    found = _NEXT.search(block, at, end)
+    return -1 if found is None else found.start()
+
+
+def _lines_in(block: bytes, start: int, end: int) -> int:
+    """Return the number of line feeds: `replace` finds them by memchr, `count` byte by byte."""
+    part, around = block, 0
+    if end - start > len(block) // 2:
+        # To copy most of a block costs more than to count in its ends.
+        around = block.count(b"\n", 0, start) + block.count(b"\n", end)
+    else:
+        part = block[start:end]
+    return len(part) - len(part.replace(b"\n", b"")) - around
+
+
+def _after(block: bytes, lines: int, start: int, end: int) -> int:
+    """Return where the bytes end that hold up to so many lines."""
+    for _ in range(lines):
+        start = block.find(b"\n", start, end) + 1
+        if start == end:
+            break
+    return start

@@ -1,4 +1,4 @@
-"""The bytes of log files, in blocks of whole lines: plain, .gz, .zst, globs, the standard input.
+"""The bytes of log files, in blocks of whole lines: plain, compressed, globs, the standard input.
 
 What stands in a message's way is undone here, and line numbers stay those of the file: terminal
 colours, carriage returns, non-breaking blanks, the JSON of docker, the parts of CRI.
@@ -9,17 +9,16 @@ from __future__ import annotations
 import dataclasses
 import errno
 import glob
-import gzip
 import json
 import os
 import re
 import stat
 import sys
-import zlib
 from collections.abc import Iterable, Iterator
 from typing import IO, Any, Final
 
 from envprobe.errors import UsageError
+from envprobe.nccl import archives
 
 BLOCK: Final = 1 << 17
 """Bytes read at a time: a block and the objects of its lines stay in the processor's cache."""
@@ -27,11 +26,11 @@ BLOCK: Final = 1 << 17
 MAX_LINE: Final = 1 << 20
 """A longer line is handed on in pieces."""
 
-_ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
-_GZIP_MAGIC: Final = b"\x1f\x8b"
+_REMEDY: Final = "Name log files of NCCL, or - for the standard input."
 _ANSI: Final = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
 _RETURNS: Final = re.compile(rb"\r+(?=\n|\Z)")
-_DOCKER: Final = re.compile(rb'\{"log": ?"')
+_JSON_TEXTS: Final = ("log", "message", "msg", "line", "text")
+_JSON_TIMES: Final = ("time", "timestamp", "ts", "@timestamp")
 _CRI: Final = re.compile(
     rb"(\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d) std(?:out|err)) ([FP])(?::\w+)* (.*)", re.DOTALL
 )
@@ -85,8 +84,8 @@ class Stream:
         if not self._begun:
             self._begun = True
             self.envelope = _envelope(block)
-        if self.envelope == "docker json-file":
-            block = b"\n".join(map(_from_docker, block.split(b"\n")))
+        if self.envelope in ("docker json-file", "JSON"):
+            block = b"\n".join(map(_from_json, block.split(b"\n")))
         elif self.envelope == "CRI":
             lines = block.split(b"\n")
             block = b"\n".join(_from_cri(line, self._carried) for line in lines)
@@ -99,72 +98,34 @@ class Stream:
 
     def _parts(self) -> Iterator[bytes]:
         first = self._read()
-        if first.startswith(_GZIP_MAGIC):
-            self.compression = "gzip"
-            yield from self._gunzipped(first)
-        elif first.startswith(_ZSTD_MAGIC):
-            self.compression = "zstd"
-            yield from self._unzstd(first)
-        else:
-            while first:
-                yield first
-                first = self._read()
+        while 0 < len(first) < archives.LONGEST_MAGIC and (more := self._read()):
+            first += more
+        self.compression = archives.kind_of(first)
+        parts = self._from(first)
+        if not self.compression:
+            yield from parts
+            return
+        try:
+            yield from archives.unpacked(self.compression, parts, self.name, BLOCK)
+        except archives.Damaged as damaged:
+            self.broken = self.broken or str(damaged)
+
+    def _from(self, part: bytes) -> Iterator[bytes]:
+        while part:
+            yield part
+            part = self._read()
 
     def _read(self) -> bytes:
         try:
             part = self.handle.read(BLOCK)
         except OSError as error:
-            self.broken = os.strerror(error.errno or errno.EIO)
+            reason = os.strerror(error.errno or errno.EIO)
+            if not self.size:
+                raise UsageError(f"{self.name} cannot be read: {reason}", _REMEDY) from None
+            self.broken = reason
             return b""
         self.size += len(part)
         return part
-
-    def _gunzipped(self, first: bytes) -> Iterator[bytes]:
-        whole: Any = _Joined(first, self._read)
-        try:
-            with gzip.GzipFile(fileobj=whole, mode="rb") as opened:
-                while part := opened.read(BLOCK):
-                    yield part
-        except (OSError, EOFError, zlib.error) as error:
-            self.broken = str(error)
-
-    def _unzstd(self, first: bytes) -> Iterator[bytes]:
-        whole: Any = _Joined(first, self._read)
-        library = _zstandard(self.name)
-        reader = library.ZstdDecompressor(max_window_size=1 << 27).stream_reader(
-            whole, read_size=BLOCK, read_across_frames=True
-        )
-        try:
-            while part := reader.read(BLOCK):
-                yield part
-        except library.ZstdError as error:
-            self.broken = str(error)
-
-
-class _Joined:
-    """What was read already, and then the rest: a file object for a decompressor."""
-
-    def __init__(self, first: bytes, read: Any) -> None:
-        self._buffer = first
-        self._more = read
-
-    def read(self, size: int = -1) -> bytes:
-        """Return up to `size` bytes; b"" at the end."""
-        if not self._buffer:
-            self._buffer = self._more()
-        part, self._buffer = self._buffer[:size], self._buffer[size:]
-        return part
-
-
-def _zstandard(name: str) -> Any:
-    try:
-        import zstandard
-    except ImportError:
-        raise UsageError(
-            f"{name} is compressed with zstd, which needs a library that is not installed",
-            "install envprobe[zstd], or pipe it in: zstd -dc FILE | envprobe nccl -",
-        ) from None
-    return zstandard
 
 
 def clean(text: bytes) -> bytes:
@@ -179,21 +140,32 @@ def clean(text: bytes) -> bytes:
 
 
 def _envelope(block: bytes) -> str:
-    if _DOCKER.match(block):
-        return "docker json-file"
+    first = block.partition(b"\n")[0]
+    if (entry := _entry(first)) is not None:
+        return "docker json-file" if {"log", "stream", "time"} <= entry.keys() else "JSON"
     return "CRI" if _CRI.match(block) else ""
 
 
-def _from_docker(line: bytes) -> bytes:
-    """Return the text of one line of docker's json-file; the line itself if it is none."""
-    if _DOCKER.match(line) is None:
-        return line
+def _entry(line: bytes) -> dict[str, Any] | None:
+    """Return what a line of JSON holds; None if it is no object with a text."""
+    if not line.startswith(b"{"):
+        return None
     try:
         entry = json.loads(line)
-        text = f"{entry.get('time', '')} {entry['log']}"
-    except (ValueError, KeyError, RecursionError):
+    except (ValueError, RecursionError):
+        return None
+    return entry if any(isinstance(entry.get(name), str) for name in _JSON_TEXTS) else None
+
+
+def _from_json(line: bytes) -> bytes:
+    """Return time and text of one line of a container runtime; the line itself if it is none."""
+    entry = _entry(line)
+    if entry is None:
         return line
-    return text.encode("utf-8", "replace").rstrip(b"\r\n").replace(b"\n", b" ")
+    text = next(entry[name] for name in _JSON_TEXTS if isinstance(entry.get(name), str))
+    stamp = next((entry[name] for name in _JSON_TIMES if isinstance(entry.get(name), str)), "")
+    whole = f"{stamp} {text}".encode("utf-8", "replace")
+    return whole.rstrip(b"\r\n").replace(b"\n", b" ")
 
 
 def _from_cri(line: bytes, carried: dict[bytes, bytes]) -> bytes:
@@ -217,12 +189,18 @@ def expand(names: Iterable[str]) -> list[str]:
     """
     found: dict[Any, str] = {}
     for name in names:
-        paths = [name] if name == "-" or os.path.lexists(name) else sorted(glob.glob(name))
+        paths = [name] if name == "-" or os.path.lexists(name) else _matching(name)
         if not paths:
-            raise UsageError(f"there is no file {name}", "name log files of NCCL, or - for a pipe")
+            raise UsageError(f"there is no file {name}", _REMEDY)
         for path in paths:
             found.setdefault(_identity(path), path)
     return list(found.values())
+
+
+def _matching(pattern: str) -> list[str]:
+    # `*` also finds the directories beside the logs; to name one is a mistake.
+    found = glob.glob(pattern, recursive=True)
+    return sorted(path for path in found if not os.path.isdir(path))
 
 
 def _identity(path: str) -> Any:
@@ -240,16 +218,15 @@ def open_stream(name: str) -> Stream:
 
     A FIFO is read to its end, as the standard input is.
     """
-    remedy = "name log files of NCCL, or - for the standard input"
     if name == "-":
         return Stream(name, sys.stdin.buffer)
     try:
         handle = open(name, "rb", buffering=0)  # noqa: SIM115 (Stream.close closes it)
     except (OSError, ValueError) as error:
         reason = os.strerror(getattr(error, "errno", None) or errno.EINVAL)
-        raise UsageError(f"{name} cannot be read: {reason}", remedy) from None
+        raise UsageError(f"{name} cannot be read: {reason}", _REMEDY) from None
     mode = os.fstat(handle.fileno()).st_mode
     if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode)):
         handle.close()
-        raise UsageError(f"{name} is neither a file nor a pipe", remedy)
+        raise UsageError(f"{name} is neither a file nor a pipe", _REMEDY)
     return Stream(name, handle)

@@ -17,7 +17,8 @@ from envprobe.model import (
     Interpreter,
     View,
 )
-from envprobe.process import cgroups
+from envprobe.ncclfacts import Libraries
+from envprobe.process import cgroups, libraries
 from envprobe.process.access import explain
 from envprobe.process.elf import NotElf
 from envprobe.process.environ_exec import read_exec
@@ -42,6 +43,8 @@ _MAX_RUN_ID: Final = 200
 _RUN_ID: Final = "SGLANG_RUN_ID"
 _LIVE: Final = "the live C environ"
 T = TypeVar("T")
+_Live = tuple[Environment, Interpreter | None, Libraries]
+"""What is in a process's memory: its C environ, its runtime, its libraries."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -70,6 +73,7 @@ class Facts:
     same_mount_namespace: bool | None = None
     ended: bool = False
     dead: bool = False
+    libraries: Libraries | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -79,12 +83,14 @@ class Look:
 
     `boot` is the Unix time of the boot. Without `memory` nothing is read that a stalled mapping
     could hold up: the live C environ is then reported as not answering within `deadline` seconds.
+    `patterns` are those of shared objects that are looked for (`libraries`).
     """
 
     wanted: Callable[[str], bool]
     boot: float
     deadline: float
     memory: bool = True
+    patterns: tuple[str, ...] = ()
 
     def read(self, member: Member) -> Facts | None:
         """Read a listed process; None if it is gone or its number belongs to another one now."""
@@ -126,6 +132,7 @@ class Look:
             start_time=start,
             exec_view=_unreadable(View.EXEC, reason, remedy, start),
             libc_view=_unreadable(View.LIBC, reason, remedy),
+            libraries=libraries.unread(reason, remedy, self.patterns),
             notes=(reason,),
         )
 
@@ -147,11 +154,12 @@ class Look:
         start = start_time(handle.start_ticks, self.boot)
         exec_view = read_exec(handle, at=start, wanted=self.wanted)
         if self.memory:
-            identity, libc_view, runtime, alive = self._live(handle)
+            identity, (libc_view, runtime, objects), alive = self._live(handle)
         else:
-            words = self._not_answering("the memory of the process")
-            libc_view = _unreadable(View.LIBC, *words)
-            identity, runtime, alive = handle.identity(), None, handle.same()
+            libc_view, runtime, objects = self._closed(
+                *self._not_answering("the memory of the process")
+            )
+            identity, alive = handle.identity(), handle.same()
         status = _try(handle.status, None)
         return Facts(
             member=dataclasses.replace(
@@ -181,39 +189,43 @@ class Look:
             same_mount_namespace=_same_namespace(handle, "mnt"),
             ended=zombie or not alive,
             dead=zombie,
+            libraries=objects,
         )
 
-    def _live(
-        self, handle: ProcessHandle
-    ) -> tuple[Identity, Environment, Interpreter | None, bool]:
-        """Read the memory: the identity, the libc view, the runtime, and whether all held."""
+    def _live(self, handle: ProcessHandle) -> tuple[Identity, _Live, bool]:
+        """Read the memory: the identity, what is in it, and whether all held."""
         try:
             memory = Memory.open(handle)
         except (AccessRefused, Unsupported) as failure:
-            words = explain(handle, failure, _LIVE)
-            return handle.identity(), _unreadable(View.LIBC, *words), None, handle.same()
+            closed = self._closed(*explain(handle, failure, _LIVE))
+            return handle.identity(), closed, handle.same()
         with memory:
             identity = handle.identity(memory)
-            libc_view, runtime = self._libc(handle, memory)
+            live = self._libc(handle, memory)
             alive = memory.alive() and handle.verify(identity, memory)
         # glibc makes the stack protector's secret of these bytes: they must not leave this process.
         named = dataclasses.replace(identity, random=digest(bytes.fromhex(identity.random)))
-        return named, libc_view, runtime, alive
+        return named, live, alive
 
-    def _libc(
-        self, handle: ProcessHandle, memory: Memory
-    ) -> tuple[Environment, Interpreter | None]:
+    def _libc(self, handle: ProcessHandle, memory: Memory) -> _Live:
         try:
             space = AddressSpace(handle)
         except AccessRefused as refused:
-            return _unreadable(View.LIBC, *explain(handle, refused, _LIVE)), None
+            return self._closed(*explain(handle, refused, _LIVE))
         with space:
             try:
                 scope = Scope(handle, memory, space)
             except (AccessRefused, MemoryFault, NotElf, ProcessGone, Unsupported):
-                return read_libc(handle, memory, space, self.wanted), None
+                view = read_libc(handle, memory, space, self.wanted)
+                return view, None, libraries.unread(view.reason, view.remedy, self.patterns)
             view = read_libc(handle, memory, space, self.wanted, scope=scope)
-            return view, _try(lambda: interpreter(scope), None)
+            runtime = _try(lambda: interpreter(scope), None)
+            return view, runtime, libraries.loaded(scope, space, self.patterns)
+
+    def _closed(self, reason: str, remedy: str) -> _Live:
+        """Return what is said where the memory cannot be read."""
+        objects = libraries.unread(reason, remedy, self.patterns)
+        return _unreadable(View.LIBC, reason, remedy), None, objects
 
 
 def _try(read: Callable[[], T], instead: T) -> T:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from envprobe.process.checked import CheckedMemory
 from envprobe.process.elf import (
@@ -59,7 +59,7 @@ class Scope:
     `executable` is the image that the kernel started, None if no ELF program is found there.
     `ordered` is false when a dynamically linked program has no loader's list: then the maps stand
     in, and the order is a guess. `source` gives the image's memory as it is now, `memory` checked
-    and remembered reads of it.
+    and remembered reads of it. `head` is the address of the list's first entry, None without one.
     """
 
     __slots__ = (
@@ -69,6 +69,7 @@ class Scope:
         "_seen",
         "_space",
         "executable",
+        "head",
         "memory",
         "ordered",
         "source",
@@ -86,10 +87,10 @@ class Scope:
         self._images: dict[LoadedObject, Image] = {}
         self._seen: list[LoadedObject] = []
         self.executable = self._find_executable()
-        head = self._list_head()
+        self.head = self._list_head()
         self.ordered = True
-        if head is not None:
-            self._rest = walk_link_map(self.memory, head)
+        if self.head is not None:
+            self._rest = walk_link_map(self.memory, self.head)
         elif self.executable is not None and not self.interpreted:
             self._rest = iter((self._object_of(self.executable, ""),))
         else:
@@ -204,7 +205,17 @@ class Scope:
         return None
 
 
-def walk_link_map(memory: CheckedMemory, head: int) -> Iterator[LoadedObject]:
+class Words(Protocol):
+    """What reads words and strings (`CheckedMemory`)."""
+
+    def words(self, address: int, count: int) -> tuple[int, ...]:
+        """Return `count` little-endian 64-bit words, or raise MemoryFault."""
+
+    def cstring(self, address: int, limit: int) -> bytes:
+        """Return the bytes up to the next NUL, or raise MemoryFault."""
+
+
+def walk_link_map(memory: Words, head: int) -> Iterator[LoadedObject]:
     """Yield the entries of the loader's list that starts at `head`.
 
     Raises MemoryFault, and NotElf for a list that is no list: each entry must point back to the one

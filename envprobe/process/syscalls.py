@@ -1,6 +1,6 @@
-"""The two system calls that the standard library lacks; import this module only when one is needed.
+"""The system calls that the standard library lacks (setns: before 3.12).
 
-Importing it loads ctypes.
+Importing this loads ctypes: do so only when one is needed.
 """
 
 from __future__ import annotations
@@ -48,6 +48,12 @@ def process_vm_readv(task: int, address: int, size: int) -> bytes:
     if got < 0:
         raise _failure("process_vm_readv")
     return buffer.raw[:got]
+
+
+def setns(descriptor: int, kind: int) -> None:
+    """Make this thread a member of the namespace that a descriptor refers to; OSError."""
+    if _libc.setns(ctypes.c_int(descriptor), ctypes.c_int(kind)):
+        raise _failure("setns")
 
 
 def openat2(directory: int, path: bytes, flags: int, resolve: int) -> int:

@@ -21,9 +21,10 @@ from envprobe.model import (
     State,
     Vanished,
 )
-from envprobe.report import findings, pretty
+from envprobe.report import findings, nccljoin_document, patch_document, pretty
+from envprobe.report.answers import inside_document
 from envprobe.report.model import Presentation, Report, Scan
-from envprobe.routes.types import Break, Cause, InTime, Launch, PeerGroup, Route, Stop
+from envprobe.routes.types import Break, Cause, InTime, Launch, NcclHop, PeerGroup, Route, Stop
 from envprobe.values import Value
 
 
@@ -48,12 +49,19 @@ class _Document:
                 "exit_zero": report.exit_zero,
             },
             "expectations": [self.expectation(one) for one in report.config.expectations],
+            "nccl_expectations": [self.expectation(one) for one in report.config.nccl],
+            "libraries_expected": [
+                {"pattern": redact.show_text(one.pattern), "origin": redact.show_text(one.origin)}
+                for one in report.config.libraries
+            ],
             "scans": [self.scan(scan) for scan in report.scans],
         }
 
     def scan(self, scan: Scan) -> dict[str, Any]:
         routing = scan.routing
-        routes = (one for one in routing.routes.values() if one.breaks or self.every_route)
+        routes = (
+            one for one in routing.routes.values() if one.breaks or one.nccl or self.every_route
+        )
         return {
             "verdict": findings.verdict_document(scan.verdict),
             "snapshot": _snapshot(scan.snapshot),
@@ -63,6 +71,7 @@ class _Document:
             "vanished": [_vanished(one) for one in scan.snapshot.vanished],
             "variables": [self.variable(scan, name) for name in routing.names],
             "routes": [self.route(one) for one in routes],
+            **patch_document.documents(scan.context),
             **findings.documents(
                 scan.result, scan.context.config.allow_unknown, unmask=self.unmask
             ),
@@ -153,7 +162,14 @@ class _Document:
                 view.value: self.environment(environment)
                 for view, environment in process.environments.items()
             },
+            **_given(inside=self.inside(process)),
+            **nccljoin_document.of_process(process),
         }
+
+    def inside(self, process: Process) -> dict[str, Any] | None:
+        if process.inside is None:
+            return None
+        return inside_document(process, process.inside, unmask=self.unmask)
 
     def environment(self, environment: Environment) -> dict[str, Any]:
         return {
@@ -199,6 +215,28 @@ class _Document:
             "read_time": route.read_time.value,
             "stops": [self.stop(route.name, stop) for stop in route.stops],
             "breaks": [self.broken(one) for one in route.breaks],
+            **_given(nccl=[self.hop(route.name, one) for one in route.nccl]),
+        }
+
+    def hop(self, name: str, one: NcclHop) -> dict[str, Any]:
+        changed: dict[str, Any] = {}
+        if one.change is not None:
+            changed = {
+                "change": one.change.value,
+                "confidence": one.confidence.value,
+                "causes": [self.cause(cause) for cause in one.causes],
+                "excluded": [self.cause(cause) for cause in one.excluded],
+            }
+        return {
+            "communicator": redact.show_text(one.communicator),
+            "rank": one.rank,
+            "reading": self.reading(one.printed_as or name, one.reading),
+            **_given(
+                printed_as=one.printed_as,
+                origin=self.all_said(one.origin),
+                writer=redact.show_text(one.writer),
+            ),
+            **changed,
         }
 
     def stop(self, name: str, stop: Stop) -> dict[str, Any]:

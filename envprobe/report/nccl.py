@@ -18,12 +18,14 @@ from envprobe.report.nccl_model import Report
 from envprobe.report.nccl_table import Row, Table
 
 _LACKING: Final = "-"
-_NOT_SHOWN: Final = "?"
+NOT_SHOWN: Final = "?"
+REFUSED: Final = "!"
+HEADS: Final = ("variable", "rank", "read", "used")
 MEANINGS: Final = {
     _LACKING: "not read there: it would have been shown",
-    _NOT_SHOWN: "not shown, which does not prove that it is not set",
+    NOT_SHOWN: "not shown, which does not prove that it is not set",
     "->": "read as something else",
-    "!": "not used, or the communicator fails",
+    REFUSED: "not used, or the communicator fails",
 }
 """What each mark in the table says."""
 
@@ -37,6 +39,16 @@ _COMMUNICATORS_NAMED: Final = 4
 def render(report: Report, presentation: Presentation) -> str:
     """Return the report as text of at least 80 columns, ending with a newline."""
     return redact.without_commands("\n".join(_Text(report, presentation).lines()) + "\n")
+
+
+def tables(
+    report: Report, presentation: Presentation
+) -> Iterator[tuple[str, tuple[tuple[str, str, str, str], ...]]]:
+    """Yield the title of each table and its lines, of the cells that `HEADS` names."""
+    text = _Text(report, presentation)
+    for table in nccl_table.build(report.context):
+        lines = tuple(line for row in table.rows for line in text.lines_of(row, table))
+        yield text.title(table), lines
 
 
 class _Text(findings.Prose):
@@ -89,9 +101,10 @@ class _Text(findings.Prose):
         for file in log.files:
             name = redact.show_text(file.name, 200)
             packed = f" ({file.compression})" if file.compression else ""
-            yield from self.wrapped(
-                f"{name}{packed}: {_number(file.lines, 'line')}, {file.messages} of NCCL", "  "
-            )
+            said = f"{name}{packed}: {_number(file.lines, 'line')}, {file.messages} of NCCL"
+            if file.broken:
+                said += f"; not read to its end: {redact.show_text(file.broken)}"
+            yield from self.wrapped(said, "  ")
         yield from self.wrapped(
             f"{_number(len(log.processes), 'process', 'processes')}{redact.show_text(version)}", ""
         )
@@ -113,16 +126,19 @@ class _Text(findings.Prose):
 
     def heading(self, table: Table) -> Iterator[str]:
         first, *others = table.communicators
-        title = f"communicator {self.called(first)} of {_number(first.nranks, 'rank')}"
-        if first.function:
-            title += f", {redact.show_text(first.function, 60)}"
-        yield self.style(title, "title")
+        yield self.style(self.title(table), "title")
         if others:
             named = ", ".join(self.called(one) for one in others[:_COMMUNICATORS_NAMED])
             more = len(others) - _COMMUNICATORS_NAMED
             rest = f" and {more} more" if more > 0 else ""
             yield from self.wrapped(f"and alike: {named}{rest}", "    ", "  ")
         yield from self.wrapped(self.members(first), "    ", "  ")
+
+    def title(self, table: Table) -> str:
+        """Return which communicator a table is about."""
+        first = table.communicators[0]
+        title = f"communicator {self.called(first)} of {_number(first.nranks, 'rank')}"
+        return f"{title}, {redact.show_text(first.function, 60)}" if first.function else title
 
     def called(self, communicator: Communicator) -> str:
         """Return the id of a communicator, or of the one that it was split from."""
@@ -155,9 +171,8 @@ class _Text(findings.Prose):
 
     def rows(self, table: Table) -> Iterator[str]:
         lines = [line for row in table.rows for line in self.lines_of(row, table)]
-        heads = ("variable", "rank", "read", "used")
-        widths = [max(map(labels.width_of, column)) for column in zip(heads, *lines, strict=True)]
-        for number, line in enumerate((heads, *lines)):
+        widths = [max(map(labels.width_of, column)) for column in zip(HEADS, *lines, strict=True)]
+        for number, line in enumerate((HEADS, *lines)):
             text = "  ".join(
                 labels.pad(one, width) for one, width in zip(line, widths, strict=True)
             )
@@ -181,13 +196,13 @@ class _Text(findings.Prose):
 
     def cell(self, cell: Cell) -> str:
         if cell.value is None:
-            return _LACKING if cell.shown is Shown.LACKING else _NOT_SHOWN
+            return _LACKING if cell.shown is Shown.LACKING else NOT_SHOWN
         shown = redact.show(cell.name, cell.value, unmask=self.unmask)
         text = labels.cut(shown, _VALUE_WIDTH) or "(empty)"
         if cell.shown is Shown.READ_AS:
             text = f"{text} -> {labels.cut(redact.show_text(cell.meaning), _VALUE_WIDTH)}"
         if cell.shown is Shown.REFUSED:
-            text = f"{text} !"
+            text = f"{text} {REFUSED}"
         return f"{text} (and {len(cell.others)} other)" if cell.others else text
 
     def legend(self, table: Table) -> Iterator[str]:
@@ -196,9 +211,9 @@ class _Text(findings.Prose):
         found = {one.shown for one in every}
         marks = {
             Shown.LACKING: _LACKING,
-            Shown.NOT_SHOWN: _NOT_SHOWN,
+            Shown.NOT_SHOWN: NOT_SHOWN,
             Shown.READ_AS: "->",
-            Shown.REFUSED: "!",
+            Shown.REFUSED: REFUSED,
         }
         told = [f"{mark} {MEANINGS[mark]}" for shown, mark in marks.items() if shown in found]
         if told:

@@ -8,8 +8,10 @@ from typing import Final
 
 from envprobe import redact
 from envprobe.errors import Exit
-from envprobe.report import findings, labels, matrix, tree
+from envprobe.report import findings, insidetable, labels, matrix, nccltable, tree
 from envprobe.report.model import Presentation, Report, Scan
+from envprobe.routes.types import Launch
+from envprobe.values import Value
 
 _NAME_WIDTH: Final = 34
 _VALUE_WIDTH: Final = 24
@@ -52,7 +54,9 @@ class _Text(findings.Prose):
             return f"{found} in {_number(workers, 'worker')}{whom}"
         # What was accepted unread was not read: then nothing is claimed of all.
         number = _number if self.report.counts["accepted"] else _all
-        expected = len(self.report.config.expectations)
+        config = self.report.config
+        stated = (*config.expectations, *config.inside, *config.nccl, *config.libraries)
+        expected = len(stated)
         if expected:
             checked = _number(expected, "expectation")
             return ", ".join([*parts, f"{checked} checked in {number(workers, 'worker')}{whom}"])
@@ -83,6 +87,8 @@ class _Text(findings.Prose):
                 self.presentation.show_all,
             )
             yield from self.table(scan, matrix.build(scan.routing, launch, focus))
+            yield from self.table(scan, insidetable.build(scan.context, launch))
+            yield from self.nccl(scan, launch)
         yield from self.notes(scan)
         yield from self.findings(
             scan.result, self.report.config.allow_unknown, details=self.presentation.show_all
@@ -107,19 +113,20 @@ class _Text(findings.Prose):
 
     def blocks(self, table: matrix.Matrix) -> Iterator[str]:
         names = [labels.cut(redact.show_name(row.name), _NAME_WIDTH) for row in table.rows]
-        left = max(len("variable"), *map(labels.width_of, names))
+        first, second = table.title
+        left = max(len(first), *map(labels.width_of, names))
         heads, legend = _heads(table.columns)
         widths = [
             max(labels.width_of(head), *(len(row.marks[number]) for row in table.rows))
             for number, head in enumerate(heads)
         ]
         # Where all columns fit beside it, the value takes the rest of the line.
-        room = max(self.width - left - sum(widths) - 2 * len(widths) - 2, _VALUE_WIDTH)
+        room = max(self.width - left - sum(widths) - 2 * len(widths) - 4, _VALUE_WIDTH)
         values = [labels.cut(self.reference(row), room) for row in table.rows]
-        middle = max(len("value"), *map(labels.width_of, values))
+        middle = max(len(second), *map(labels.width_of, values))
         for block in _blocks(widths, self.width - left - middle - 4):
             head = "  ".join(labels.pad(heads[number], widths[number]) for number in block)
-            title = f"{labels.pad('variable', left)}  {labels.pad('value', middle)}  {head}"
+            title = f"{labels.pad(first, left)}  {labels.pad(second, middle)}  {head}"
             yield self.style(title.rstrip(), "title")
             for row, name, value in zip(table.rows, names, values, strict=True):
                 marks = "  ".join(labels.pad(row.marks[one], widths[one]) for one in block)
@@ -131,7 +138,13 @@ class _Text(findings.Prose):
         """Return the value that `=` stands for; what nobody could read is not called absent."""
         if row.value is None:
             return "(not set)" if matrix.ABSENT in row.marks else "(not read)"
-        return redact.show(row.name, row.value, unmask=self.unmask)
+        return self.value(row, row.value)
+
+    def value(self, row: matrix.Row, value: Value | str) -> str:
+        """Return one value of a row as it is shown."""
+        if isinstance(value, str):
+            return redact.show_text(value)
+        return redact.show(row.name, value, unmask=self.unmask)
 
     def explained(self, table: matrix.Matrix, legend: list[str], room: int) -> Iterator[str]:
         """Say what marks, letters and numbers of columns stand for, and values cut to `room`."""
@@ -142,7 +155,7 @@ class _Text(findings.Prose):
         used = {mark for row in table.rows for mark in row.marks}
         marks = [
             f"{mark} {meaning}"
-            for mark, meaning in matrix.MEANINGS.items()
+            for mark, meaning in table.meanings.items()
             if any(mark in one for one in used)
         ]
         if used - {matrix.SAME}:
@@ -150,13 +163,12 @@ class _Text(findings.Prose):
 
     def full_values(self, row: matrix.Row, room: int) -> Iterator[str]:
         name = redact.show_name(row.name)
-        unmask = self.unmask
         for letter, value in row.others:
             if any(mark.rstrip(matrix.LATE) == letter for mark in row.marks):
-                shown = redact.show(row.name, value, unmask=unmask)
+                shown = self.value(row, value)
                 yield from self.wrapped(f"{letter}: {name} is {shown}", "     ", "  ")
         if row.value is not None:
-            shown = redact.show(row.name, row.value, unmask=unmask)
+            shown = self.value(row, row.value)
             if labels.width_of(shown) > room:
                 yield from self.wrapped(f"=: {name} is {shown}", "     ", "  ")
 
@@ -173,6 +185,14 @@ class _Text(findings.Prose):
                 yield from self.wrapped(
                     f"{len(names)} {what} (--show-all): {listed}{rest}", "  ", "  "
                 )
+
+    def nccl(self, scan: Scan, launch: Launch) -> Iterator[str]:
+        yield from self.table(scan, nccltable.build(scan.context, launch))
+        told = list(nccltable.lines(scan.context, launch))
+        if told:
+            yield ""
+        for line in told:
+            yield from self.wrapped(line, "  ")
 
     # --- the tree --------------------------------------------------------------------------------
 

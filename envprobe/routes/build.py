@@ -11,7 +11,7 @@ from envprobe.routes.breaks import breaks
 from envprobe.routes.hops import Place, way_to
 from envprobe.routes.intime import in_time
 from envprobe.routes.peers import groups, launches
-from envprobe.routes.types import Launch, Route, Routing, Stop
+from envprobe.routes.types import Launch, NcclHop, Route, Routing, Stop
 from envprobe.routes.variables import read_time
 from envprobe.routes.witnesses import Family
 
@@ -46,7 +46,9 @@ def _names(snapshot: Snapshot, expected: Iterable[str]) -> tuple[str, ...]:
         for name in view.entries
     }
     wanted = filter(re.compile(patterns).match, present) if patterns else ()
-    return tuple(sorted({*wanted, *expected}))
+    logs = (process.nccl for process in snapshot.processes if process.nccl is not None)
+    read = {one.name for log in logs for one in log.reads}
+    return tuple(sorted({*wanted, *expected, *read}))
 
 
 def _ends(family: Family, found: Iterable[Launch], roles: Iterable[str]) -> list[Process]:
@@ -76,8 +78,18 @@ def _routes(
                 breaks=breaks(name, stops, way, family),
                 in_time=in_time(name, process, family),
                 read_time=read_time(name),
+                nccl=_into_nccl(name, process, family),
             )
     return made
+
+
+def _into_nccl(name: str, process: Process, family: Family) -> tuple[NcclHop, ...]:
+    if process.nccl is None:
+        return ()
+    # Slow to import: a server without NCCL is spared that.
+    from envprobe.routes.nccl import hops_into
+
+    return hops_into(name, process, family)
 
 
 def _column(

@@ -37,11 +37,21 @@ class CauseId(str, enum.Enum):
     OS_ENVIRON_EDITED = "os-environ-edited"
 
 
+class NcclCauseId(str, enum.Enum):
+    """Every way in which NCCL comes to another value than the C environ holds now."""
+
+    CHANGED_AFTER_READ = "changed-after-nccl-read"
+    CONF_FILE = "conf-file-then-changed"
+    NET_PLUGIN = "nccl-net-plugin"
+    ENV_PLUGIN = "nccl-env-plugin"
+    SECOND_COPY = "second-nccl"
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Cause:
     """One cause with the evidence for and against it; `sentence` says it in words."""
 
-    id: CauseId
+    id: CauseId | NcclCauseId
     sentence: Sentence
     evidence_for: tuple[Sentence, ...] = ()
     evidence_against: tuple[Sentence, ...] = ()
@@ -76,6 +86,30 @@ class Break:
     writer: str = ""
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class NcclHop:
+    """The hop from a process's C environ to what its NCCL has read, for one communicator.
+
+    `communicator` is NCCL's commId and `rank` the process's number in it; "" and None where the
+    variable counts for the whole process. `reading` is in view NCCL and never ABSENT: what a log
+    does not show is UNREADABLE, with the reasons. `printed_as` names the variable of NCCL's line if
+    it is another one. `change` is None unless NCCL read something else than the C environ says now,
+    which is later; then `causes` are all that fit. `origin` says where the value is from if not
+    from the environment at the start. `writer` is as in a `Break`.
+    """
+
+    communicator: str
+    rank: int | None
+    reading: Reading
+    printed_as: str = ""
+    change: Change | None = None
+    causes: tuple[Cause, ...] = ()
+    excluded: tuple[Cause, ...] = ()
+    confidence: Confidence = Confidence.INFERRED
+    origin: tuple[Sentence, ...] = ()
+    writer: str = ""
+
+
 class InTime(str, enum.Enum):
     """Whether the worker's live value was there when the variable is read."""
 
@@ -102,7 +136,8 @@ class Route:
 
     The stops run exec(root), libc(root), ... exec(process), libc(process), and python(process)
     where that view was read. `edges[i]` is the edge into the process of the i-th pid on the way.
-    `breaks` are in the order of the stops.
+    `breaks` are in the order of the stops. `nccl` are the hops from there into NCCL, if its log was
+    joined to the process.
     """
 
     name: str
@@ -112,6 +147,7 @@ class Route:
     breaks: tuple[Break, ...] = ()
     in_time: InTime = InTime.NOT_APPLICABLE
     read_time: ReadTime = ReadTime.UNKNOWN
+    nccl: tuple[NcclHop, ...] = ()
 
     @property
     def arriving(self) -> tuple[Break, ...]:

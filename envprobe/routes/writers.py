@@ -10,10 +10,12 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from envprobe import tables
-from envprobe.model import Process, Reading, View
+from envprobe.model import Process, Reading, State, View
 from envprobe.routes.case import Case
-from envprobe.routes.hops import HopKind
+from envprobe.routes.hops import HopKind, way_to
 from envprobe.routes.types import Change
+from envprobe.routes.witnesses import Family
+from envprobe.values import Value
 
 _WHERE: Final = {
     "P": "in the server, for all that it starts",
@@ -41,6 +43,19 @@ def writer(case: Case) -> str:
                 f" {_WHERE[row['hop']]}: {row['condition']} ({row['source']})"
             )
     return ""
+
+
+def known_writers(name: str, value: Value, process: Process, family: Family) -> Iterator[str]:
+    """Yield which framework writes exactly this value by itself, in words with the source.
+
+    Frameworks are those on the way to the process; whether the condition held is not looked at.
+    """
+    frameworks = {one.role.framework for one in way_to(process, family.by_pid).processes}
+    for row in _rows_for(name):
+        ours = frameworks.intersection(row.get("within", [row["framework"]]))
+        exact = "values" in row and not row.get("removes")
+        if ours and exact and _value_fits(row, Reading(State.VALUE, value)):
+            yield f"{row['framework']} sets {name} itself: {row['condition']} ({row['source']})"
 
 
 @functools.cache

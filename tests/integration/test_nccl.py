@@ -14,7 +14,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from envprobe import cli, cli_nccl, tables
+from envprobe import cli, cli_nccllog, tables
 from tests.programs.envprobe_cli import SECONDS, envprobe, script
 from tests.programs.nccl_ranks import rank, write
 
@@ -130,6 +130,31 @@ def test_several_files_are_one_log_and_reports_go_to_files_too(tmp_path: Path) -
     assert "Simple in rank 0; LL in rank 1" in " ".join(report.read_text("utf-8").split())
 
 
+def test_a_report_never_replaces_a_log(tmp_path: Path) -> None:
+    path = write(tmp_path, [rank(n, 2, BASE) for n in range(2)])
+    before = Path(path).read_bytes()
+    done = envprobe("nccl", str(tmp_path / "*"), "-o", f"text={path}")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"-o {path} would replace a log that is read" in done.stderr
+    assert Path(path).read_bytes() == before
+
+
+def test_what_follows_in_a_broken_file_is_unknown(tmp_path: Path) -> None:
+    path = tmp_path / "043.log.gz"
+    path.write_bytes(gzip.compress((LOGS / "043.log").read_bytes())[:1500])
+    code, document = run(str(path))
+    assert (code, told(document)) == (
+        3,
+        [("nccl-log-damaged", "info", None), ("nccl-log-damaged", "unknown", None)],
+    )
+    assert document["files"][0]["broken"] == "the compressed data break off"
+    # The second rank may have read it in what is lost.
+    (table,) = document["communicators"]
+    assert "NCCL_BUFFSIZE" in json.dumps(table)
+    code, _ = run(str(path), "--allow-unknown", "nccl-log-damaged")
+    assert code == 0
+
+
 def test_standard_input_and_prefixes_of_launchers() -> None:
     text = "".join(f"[pod/job-{n}/main] {line}\n" for n in range(2) for line in rank(n, 2, BASE))
     done = subprocess.run(
@@ -234,11 +259,11 @@ def test_a_bar_shows_on_a_terminal_how_far_a_large_file_has_come(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     path = str(LOGS / "038.log")
-    monkeypatch.setattr(cli_nccl, "_PROGRESS_FROM", os.path.getsize(path))
+    monkeypatch.setattr(cli_nccllog, "_PROGRESS_FROM", os.path.getsize(path))
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     monkeypatch.setenv("FORCE_COLOR", "1")
-    assert cli_nccl.read((path,)).messages == 154
+    assert cli_nccllog.read((path,)).messages == 154
     assert "13.2/13.2 kB" in capfd.readouterr().err
     monkeypatch.setattr("sys.stderr.isatty", lambda: False)
-    assert cli_nccl.read((path,)).messages == 154
+    assert cli_nccllog.read((path,)).messages == 154
     assert capfd.readouterr().err == ""

@@ -146,6 +146,8 @@ def is_damaged(context: Context, process: Process) -> bool:
     """Return whether lines of this process may be lost: cut, or left out by Ray."""
     if context.log.damage_counts.get(DamageKind.DEDUPLICATED):
         return True
+    if any(file.broken and file.name == process.last.file for file in context.log.files):
+        return True
     lost = (DamageKind.CUT, DamageKind.TAIL, DamageKind.INCOMPLETE)
     return any(one.kind in lost and one.process == process.index for one in context.log.damage)
 

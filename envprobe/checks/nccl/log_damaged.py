@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from envprobe.checks.finding import Check, Finding, Severity
+from envprobe.checks.finding import Check, Finding, Severity, Undetermined
 from envprobe.checks.nccl.context import Context
 from envprobe.model import Sentence
 from envprobe.nccl.facts import DamageKind
@@ -16,7 +16,7 @@ _LOST: Final = {
     DamageKind.LONG: "cut at NCCL's own limit of 1024 bytes",
     DamageKind.NO_PREFIX: "without host and pid",
     DamageKind.DEDUPLICATED: "standing for others that Ray left out",
-    DamageKind.INCOMPLETE: "at which a file breaks off",
+    DamageKind.INCOMPLETE: "broken off at the end of a file",
 }
 """What is lost; glued lines that were split, and cut ones that were joined, are whole again."""
 
@@ -33,6 +33,19 @@ def _run(context: Context) -> Iterator[Finding]:
             evidence=(Sentence.of(f"The first is {first.place.file}:{first.place.line}."),),
             remedy=Sentence.of(CHECK.mend),
         )
+    for file in context.log.files:
+        if file.broken:
+            yield Finding(
+                check=CHECK.slug,
+                severity=CHECK.severity,
+                message=Sentence.of(
+                    f"{file.name} could not be read to its end: {file.broken}. What follows in it is"
+                    " not judged."
+                ),
+                remedy=Sentence.of("Give a whole copy of the file."),
+                undetermined=True,
+                who=file.name,
+            )
     dropped = [f"{number} {kind}" for kind, number in context.log.left_out.items()]
     if dropped:
         yield Finding(
@@ -53,4 +66,5 @@ CHECK = Check(
     mend="Run with PYTHONUNBUFFERED=1 or NCCL_DEBUG_FILE=/tmp/nccl.%h.%p, and under Ray with"
     " RAY_DEDUP_LOGS=0.",
     run=_run,
+    undetermined=Undetermined.SOMETIMES,
 )

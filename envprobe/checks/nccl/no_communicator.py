@@ -25,11 +25,14 @@ def _run(context: Context) -> Iterator[Finding]:
             "Communicators are shown at NCCL_DEBUG=INFO with INIT among NCCL_DEBUG_SUBSYS.",
             "A process that only makes an id, or fails before, has none.",
         )
+    broken = [f"{one.name} breaks off: {one.broken}." for one in log.files if one.broken]
+    if broken:
+        message = "What could be read of the files shows no communicator."
     yield Finding(
         check=CHECK.slug,
         severity=CHECK.severity,
         message=Sentence.of(message),
-        evidence=tuple(Sentence.of(one) for one in evidence),
+        evidence=tuple(Sentence.of(one) for one in (*broken, *evidence)),
         remedy=Sentence.of(CHECK.mend),
         undetermined=True,
         who=", ".join(file.name for file in log.files),

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from envprobe.checks.finding import Check, Finding, Severity
-from envprobe.model import Sentence
+from envprobe.model import Confidence, Sentence
 from envprobe.startup.result import Hook
 from envprobe.startup.traced import Answer, Traced
 from envprobe.startup.types import MODULES, Asked, Launch
@@ -44,12 +44,9 @@ class TraceContext:
 
 def who(answer: Answer) -> str:
     """Return what an answer is about, for `Finding.who`."""
+    python = answer.startup.launch.python
     asked = {question.asked for question in answer.questions}
-    if asked == {Asked.RAN}:
-        return "what the process ran"
-    if asked == {Asked.NEXT}:
-        return "what its next spawned child will run"
-    return answer.startup.launch.python
+    return _SUBJECTS.get(next(iter(asked)), python) if len(asked) == 1 else python
 
 
 def found(
@@ -67,12 +64,18 @@ def found(
     asked = {question.asked for question in answer.questions}
     told = _BEGINNINGS.get(next(iter(asked)), "") + told if len(asked) == 1 else told
     # Names of files and modules stay as they are.
-    if told.partition(" ")[0].isalpha():
+    first = told.partition(" ")[0]
+    if first.isalpha() and first not in MODULES:
         told = told[:1].upper() + told[1:]
+    severity = severity or check.severity
+    if asked == {Asked.AGAIN}:
+        # It is no fault of the process: what it has loaded is in its memory.
+        severity = min(severity, Severity.WARNING, key=lambda one: one.rank)
     return Finding(
         check=check.slug,
-        severity=severity or check.severity,
+        severity=severity,
         message=Sentence.of(told + "."),
+        confidence=_confidence(answer),
         who=who(answer),
         pids=context.pids,
         evidence=tuple(Sentence.of(line) for line in evidence),
@@ -81,7 +84,20 @@ def found(
     )
 
 
+def _confidence(answer: Answer) -> Confidence:
+    """Return that of what was seen: it is inferred if every question is."""
+    proved = any(one.confidence is Confidence.PROVED for one in answer.questions)
+    again = any(one.asked is Asked.AGAIN for one in answer.questions)
+    return Confidence.PROVED if proved or again else Confidence.INFERRED
+
+
+_SUBJECTS: Final = {
+    Asked.RAN: "what the process ran",
+    Asked.NEXT: "what its next spawned child will run",
+    Asked.AGAIN: "what a start of the process would run now",
+}
 _BEGINNINGS: Final = {
+    Asked.AGAIN: "if this process were started now, ",
     Asked.RAN: "when this process started, ",
     Asked.NEXT: "when its next spawned child starts, ",
 }

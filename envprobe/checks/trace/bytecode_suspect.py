@@ -13,6 +13,7 @@ _WORDS: Final = {
     Bytecode.UNCHECKED: "is never checked against its source (unchecked-hash); now they agree",
     Bytecode.UNCHECKED_STALE: "is never checked against its source, and is other code",
     Bytecode.AGREES_BUT_DIFFERS: "agrees with its source in time and size, but is other code",
+    Bytecode.CORRUPT: "agrees with its source in time and size, but holds no code: it is damaged",
 }
 
 

@@ -54,8 +54,25 @@ def _missed(context: TraceContext, answer: Answer, child: Child) -> Iterator[Fin
         answer,
         told,
         severity=CHECK.severity if expected else severity,
+        remedy=_remedy(answer),
         evidence=[_TRAP] if child.importable else [],
     )
+
+
+def _remedy(answer: Answer) -> str:
+    """Return the remedy that the flags of the parent ask for, "" for the check's own."""
+    launch = answer.startup.launch
+    if launch.has_flag("S"):
+        return (
+            "Start the process without -S: with it no hook can run, in it or in its workers."
+        )
+    if launch.ignores_variables:
+        return (
+            "Start the process without -E and -I, or let a .pth file in site-packages import the"
+            " hook under a name of its own (`envprobe init-hook DIR --pth`), which needs no"
+            " variable."
+        )
+    return ""
 
 
 CHECK = Check(

@@ -3,26 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from envprobe.checks.finding import Check, Finding, Severity
 from envprobe.checks.trace.about import TraceContext, found
-from envprobe.startup.result import Outcome
+from envprobe.startup.result import Hook, Outcome
+from envprobe.startup.traced import Answer
+from envprobe.startup.types import Bytecode, Kind, Raised
+
+_LINE_NOT_KNOWN: Final = (
+    "Import the hook by hand with the same interpreter and environment: the traceback says where it"
+    " raises."
+)
 
 
 def _run(context: TraceContext) -> Iterator[Finding]:
     for answer, hook in context.hooks():
         if hook.outcome is Outcome.RAISED and hook.raised is not None:
-            raised = hook.raised
-            where = f" at {raised.file}:{raised.line}" if raised.file else ""
             name = hook.path or f"importing {hook.name}"
-            what = f"{raised.type}: {raised.message}" if raised.message else raised.type
-            yield found(
-                CHECK,
-                context,
-                answer,
-                f"{name} raised {what}{where}: it did not run to its end, and no exit code shows"
-                " it",
-            )
+            yield _finding(context, answer, name, hook.raised, _remedy(answer, hook))
+        for path, raised in hook.chained_raised.items():
+            remedy = "" if raised.file else _LINE_NOT_KNOWN
+            yield _finding(context, answer, f"{path}, which {hook.path} runs,", raised, remedy)
+
+
+def _finding(
+    context: TraceContext, answer: Answer, name: str, raised: Raised, remedy: str
+) -> Finding:
+    where = f" at {raised.file}:{raised.line}" if raised.file else ""
+    what = f"{raised.type}: {raised.message}" if raised.message else raised.type
+    told = f"{name} raised {what}{where}: it did not run to its end, and no exit code shows it"
+    return found(CHECK, context, answer, told, remedy=remedy)
+
+
+def _remedy(answer: Answer, hook: Hook) -> str:
+    """Return the remedy for bytecode, or where no line is known; "" for the check's own."""
+    walk = answer.startup.walk
+    for one in walk.of(hook.name) if walk is not None else ():
+        if one.file.path == hook.path and one.bytecode is Bytecode.CORRUPT:
+            return f"Remove {one.cached}, which is damaged; Python writes a new one."
+        if one.file.path == hook.path and one.kind is Kind.SOURCELESS:
+            return f"Compile {hook.path} again: it holds no code that can be read."
+    return "" if hook.raised is not None and hook.raised.file else _LINE_NOT_KNOWN
 
 
 CHECK = Check(

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from envprobe.checks.finding import Check, Finding, Severity
 from envprobe.checks.trace.about import TraceContext, found
 from envprobe.startup.result import Outcome
+from envprobe.startup.types import Kind
+
+_EXTENSION: Final = (
+    "Import it by hand with the same interpreter, as `python -c 'import sitecustomize'`: the error"
+    " names what the loader misses. Build it for this interpreter and machine."
+)
 
 
 def _run(context: TraceContext) -> Iterator[Finding]:
     for answer, hook in context.hooks():
         if hook.outcome is Outcome.SILENT:
-            yield found(CHECK, context, answer, f"{hook.path} failed in silence: {hook.reason}")
+            told = f"{hook.path} failed in silence: {hook.reason}"
+            remedy = _EXTENSION if hook.kind is Kind.EXTENSION else ""
+            yield found(CHECK, context, answer, told, remedy=remedy)
 
 
 CHECK = Check(

@@ -19,7 +19,7 @@ def _run(context: TraceContext) -> Iterator[Finding]:
             names += effects.children or ()
         waited = effects is not None and effects.waited_for_children
         if names or waited or run.stopped == "processes":
-            evidence = [f"seen: {name[:_NAME]}" for name in dict.fromkeys(names)]
+            evidence = [f"seen: {name[:_NAME]}" for name in dict.fromkeys(names) if name.strip()]
             yield found(CHECK, context, answer, "the hooks start processes", evidence=evidence)
         elif effects is not None and (effects.threads or 1) > 1:
             told = f"after the hooks the interpreter has {effects.threads} threads"

@@ -15,14 +15,13 @@ def _run(context: TraceContext) -> Iterator[Finding]:
         return
     for answer in context.traced.answers:
         effects = answer.startup.effects
-        if effects is None or Asked.RAN not in {one.asked for one in answer.questions}:
+        if effects is None or Asked.AGAIN not in {one.asked for one in answer.questions}:
             continue
         for module in MODULES:
             held, now = target.loaded.get(module, ""), effects.loaded.get(module, "")
             if held != now:
-                told = f"the process has {held or 'no ' + module} in its memory"
-                told += f", and its start would now load {now or 'no ' + module}"
-                yield found(CHECK, context, answer, told)
+                told = f"{now or 'no ' + module} would be loaded, and in the memory of the process"
+                yield found(CHECK, context, answer, f"{told} is {held or 'no ' + module}")
 
 
 CHECK = Check(

@@ -48,6 +48,8 @@ def _in_children(context: TraceContext, answer: Answer, name: str) -> Iterator[F
 def _held(answer: Answer, name: str) -> Iterator[str]:
     effects = answer.startup.effects
     held = effects.patches.get(name) if effects is not None else None
+    if effects is not None and name in effects.recorded:
+        yield f"the hook of `envprobe init-hook` has recorded: {effects.recorded[name]}"
     if held is not None and held.error:
         yield f"looking at it gave {held.error}"
     elif held is not None:

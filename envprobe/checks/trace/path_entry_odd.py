@@ -17,6 +17,7 @@ _WORDS: Final = {
     Oddity.EMPTY: "has an empty element, which means the current directory, {0}",
     Oddity.RELATIVE: "has the relative element {1}, which is {0} here and another elsewhere",
 }
+_UNEXPANDED: Final = ("~", "$")
 _STATES: Final = {
     EntryState.MISSING: "names {0}, which does not exist",
     EntryState.FILE: "names {0}, which is a file and no archive that Python can read",
@@ -36,10 +37,15 @@ def _oddities(answer: Answer) -> Iterator[str]:
     states = {one.path: one.state for one in walk.entries} if walk is not None else {}
     for one in dict.fromkeys(elements(answer.startup.launch)):
         state = states.get(one.path)
-        if one.oddity is not None:
+        there = _STATES[state].format(one.path) if state in _STATES else ""
+        if one.text.startswith(_UNEXPANDED):
+            yield f"has the element {one.text} as it stands: only a shell replaces ~ and $NAME"
+        elif one.oddity is Oddity.RELATIVE and there:
+            yield f"has the relative element {one.text}, and {there}"
+        elif one.oddity is not None:
             yield _WORDS[one.oddity].format(one.path, one.text)
-        if state in _STATES:
-            yield _STATES[state].format(one.path)
+        elif there:
+            yield there
 
 
 CHECK = Check(

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from typing import Final
 
 from envprobe.checks.finding import Check, Finding, Severity
 from envprobe.checks.trace.about import TraceContext, found
 from envprobe.model import Confidence
+from envprobe.startup.types import Asked
+
+_TOLD: Final = "what this process was started with is inferred"
 
 
 def _run(context: TraceContext) -> Iterator[Finding]:
     for answer in context.traced.answers:
         for question in answer.questions:
-            if question.confidence is Confidence.INFERRED:
-                told = "what the environment was is inferred from the live one"
-                one = found(CHECK, context, answer, told, evidence=[question.reason])
+            # Of AGAIN `memory-disagrees` speaks.
+            inferred = question.confidence is Confidence.INFERRED
+            if inferred and question.asked is not Asked.AGAIN:
+                one = found(CHECK, context, answer, _TOLD, evidence=[question.reason])
                 yield dataclasses.replace(one, confidence=Confidence.INFERRED)
 
 
@@ -25,8 +30,10 @@ CHECK = Check(
     severity=Severity.INFO,
     summary="What the process was started with could only be inferred.",
     why="setproctitle has overwritten the block that the kernel keeps of the environment at "
-    "exec. The live environment stands in for it: what was set or removed since makes a "
-    "difference.",
-    mend="Start the server with SPT_NOENV=1 next time, which keeps setproctitle out of this block.",
+    "exec, and the live environment stands in for it; or the interpreter has been moved; or "
+    "PYTHONPATH has a relative entry, and the directory may have been another one. What was "
+    "changed since makes a difference.",
+    mend="Start the server with SPT_NOENV=1 next time, which keeps setproctitle out of this block, "
+    "by an interpreter that stays in its place, and with absolute paths in PYTHONPATH.",
     run=_run,
 )

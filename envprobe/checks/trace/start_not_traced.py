@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from envprobe.checks.finding import Check, Finding, Severity, Undetermined
 from envprobe.checks.trace.about import TraceContext, found
 from envprobe.startup.result import Outcome
+from envprobe.startup.traced import Answer
 
 
 def _run(context: TraceContext) -> Iterator[Finding]:
@@ -16,15 +17,31 @@ def _run(context: TraceContext) -> Iterator[Finding]:
         run = answer.startup.run
         ended = {hook.outcome for hook in answer.startup.hooks} & {Outcome.ENDED, Outcome.STOPPED}
         if not run.answered and not ended:
-            how = f"for {run.stopped}" if run.stopped else f"with exit code {run.code}"
+            told, remedy = _why(answer)
+            evidence = [f"its last words: {run.said}"] if run.said else []
             yield found(
                 CHECK,
                 context,
                 answer,
-                f"the interpreter ended {how} before it could say what its hooks have done",
-                evidence=[f"its last words: {run.said}"] if run.said else [],
+                told,
+                evidence=evidence,
+                remedy=remedy,
                 undetermined=True,
             )
+
+
+def _why(answer: Answer) -> tuple[str, str]:
+    """Return why the interpreter has not answered, and a remedy, "" for the check's own."""
+    run, name = answer.startup.run, answer.startup.run.stopped_by
+    if not run.is_python:
+        python = answer.startup.launch.python
+        told = f"{python} is no Python 3: run with -v it says nothing of what Python says"
+        return told, "Give the interpreter with --python PATH."
+    if name:
+        told = f"the interpreter does not start with this value of {name}; without it, it does"
+        return told, f"Unset {name} or mend its value; --unset {name} tries it without."
+    how = f"for {run.stopped}" if run.stopped else f"with exit code {run.code}"
+    return f"the interpreter ended {how} before it could say what its hooks have done", ""
 
 
 CHECK = Check(

@@ -14,13 +14,13 @@ def _run(context: TraceContext) -> Iterator[Finding]:
     for answer in context.traced.answers:
         for hook in answer.startup.hooks:
             if hook.outcome is Outcome.RAISED and hook.name not in MODULES and hook.raised:
+                place = f"line {hook.line} of {hook.path}" if hook.line else hook.path
                 yield found(
                     CHECK,
                     context,
                     answer,
-                    f"line {hook.line} of {hook.path} raised {hook.raised.type}:"
-                    f" {hook.raised.message}",
-                    evidence=[f"the line: {hook.text}"],
+                    f"{place} raised {hook.raised.type}: {hook.raised.message}",
+                    evidence=[f"the line: {hook.text}"] if hook.text else [],
                 )
         walk = answer.startup.walk
         for file in walk.files if walk is not None else ():

@@ -68,8 +68,12 @@ def wrapping(outer: CallableFact, inner: CallableFact, via: str = "__wrapped__")
     return dataclasses.replace(outer, wraps=(*outer.wraps, Wrapped(via, inner)))
 
 
-def holds(what: CallableFact | ClassFact | ModuleFact | Datum, query: str = QUERY) -> Answer:
-    """Return the answer of a process in which an attribute holds this."""
+def holds(
+    what: CallableFact | ClassFact | ModuleFact | Datum,
+    query: str = QUERY,
+    of: ClassFact | None = None,
+) -> Answer:
+    """Return the answer of a process in which an attribute holds this; a value is `of` a class."""
     answer = Answer(query, AnswerState.VALUE, module=MODULE)
     if isinstance(what, CallableFact):
         return dataclasses.replace(answer, kind=Kind.CALLABLE, function=what)
@@ -78,7 +82,7 @@ def holds(what: CallableFact | ClassFact | ModuleFact | Datum, query: str = QUER
     if isinstance(what, ModuleFact):
         return dataclasses.replace(answer, kind=Kind.MODULE, found_module=what)
     kind = Kind.OBJECT if what.kind == "object" else Kind.VALUE
-    return dataclasses.replace(answer, kind=kind, value=what)
+    return dataclasses.replace(answer, kind=kind, value=what, type=of)
 
 
 def no_answer(state: AnswerState, reason: str = "", query: str = QUERY, **fields: Any) -> Answer:

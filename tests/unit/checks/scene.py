@@ -148,7 +148,7 @@ class Scene:
 
     def routing(self, config: Config) -> Routing:
         """Return the real routes of the snapshot."""
-        names = {one.name for one in config.expectations}
+        names = {one.name for one in (*config.expectations, *config.nccl)}
         roles = {one.role for one in config.expectations if one.role}
         return build(self.snapshot(), names, roles)
 

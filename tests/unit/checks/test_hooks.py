@@ -9,7 +9,7 @@ import pytest
 
 from envprobe.checks.finding import Severity
 from envprobe.checks.verdict import progress
-from envprobe.model import Confidence, EdgeKind, Role
+from envprobe.model import Confidence, EdgeKind, Environment, EnvironmentStatus, Role, View
 from envprobe.pythonfacts import (
     Answer,
     AnswerState,
@@ -18,6 +18,7 @@ from envprobe.pythonfacts import (
     Inside,
     ModuleFact,
     PythonState,
+    files_of,
 )
 from tests.unit.checks.insides import (
     BACKEND,
@@ -37,7 +38,18 @@ from tests.unit.checks.insides import (
     no_hook,
     put,
 )
-from tests.unit.checks.scene import ROOT, Scene, evidence, of, one, scheduler, sglang, slugs, text
+from tests.unit.checks.scene import (
+    ROOT,
+    Scene,
+    evidence,
+    of,
+    one,
+    scheduler,
+    sglang,
+    slugs,
+    text,
+    values,
+)
 
 DEBIAN = "/usr/lib/python3.11/sitecustomize.py"
 
@@ -85,22 +97,82 @@ def test_why_another_hook_came_first() -> None:
     assert "/srv/h is not on its sys.path." in evidence(away)
 
 
+def with_python(found: Inside, **changes: Any) -> Inside:
+    assert found.python is not None
+    return dataclasses.replace(found, python=dataclasses.replace(found.python, **changes))
+
+
 @pytest.mark.parametrize(
-    ("name", "flag", "says"),
+    ("name", "flags", "option"),
     [
-        ("sitecustomize", "no_site", "runs with -S"),
-        ("sitecustomize", "ignore_environment", "runs with -E"),
-        ("usercustomize", "no_user_site", "runs with -s"),
-        ("sitecustomize", "no_user_site", ""),
+        ("sitecustomize", {"no_site": 1}, "-S"),
+        ("sitecustomize", {"ignore_environment": 1}, "-E"),
+        ("sitecustomize", {"isolated": 1, "ignore_environment": 1, "no_user_site": 1}, "-I"),
+        ("usercustomize", {"no_user_site": 1}, "-s"),
+        ("sitecustomize", {"no_user_site": 1}, ""),
     ],
 )
-def test_the_flag_that_keeps_a_hook_out_is_told(name: str, flag: str, says: str) -> None:
-    found = inside(hooks=(no_hook(name),))
-    assert found.python is not None
-    python = dataclasses.replace(found.python, flags={flag: 1})
-    scene = put(sglang(1), dataclasses.replace(found, python=python))
+def test_the_flag_that_keeps_a_hook_out_is_told(
+    name: str, flags: dict[str, int], option: str
+) -> None:
+    scene = put(sglang(1), with_python(inside(hooks=(no_hook(name),)), flags=flags))
     finding = one(scene.run(**expect_hook(f"/opt/hooks/{name}.py", name)), "hook-differs")
-    assert (says in evidence(finding)) if says else ("runs with" not in evidence(finding))
+    assert (f"runs with {option}: " in evidence(finding)) is bool(option)
+    assert (f"without {option};" in text(finding.remedy)) is bool(option)
+
+
+def test_between_peers_the_flag_of_the_one_without_is_told() -> None:
+    bare = with_python(inside(hooks=(no_hook(),)), flags={"isolated": 1})
+    finding = one(put(sglang(2), inside(), bare).run(), "hook-differs")
+    assert "The interpreter of PID 111 runs with -I: " in evidence(finding)
+    assert "without -I;" in text(finding.remedy)
+
+
+def test_sys_path_of_a_spawned_child_does_not_tell_what_was_there_at_its_start() -> None:
+    found = with_python(
+        inside(hooks=(no_hook(),)), orig_argv=("python", "-c", "x", "--multiprocessing-fork")
+    )
+    said = evidence(one(put(sglang(1), found).run(**expect_hook()), "hook-differs"))
+    assert "copied that from the parent after the hooks were loaded" in said
+    assert "wins" not in said
+
+
+def test_a_hook_that_may_have_failed_is_told_with_its_folder() -> None:
+    scene = having(no_hook())
+    edge = dataclasses.replace(scene.processes[110].edge, kind=EdgeKind.EXEC)
+    said = evidence(one(scene.change(110, edge=edge).run(**expect_hook()), "hook-differs"))
+    assert "/opt/hooks has none, or it raised an error" in said
+
+
+@pytest.mark.parametrize(
+    ("variables", "says"),
+    [
+        ({}, "PID 110 was started without PYTHONPATH."),
+        ({"PYTHONPATH": "/a:/b"}, "with which PID 110 was started, does not name it"),
+        ({"PYTHONPATH": "/a:/opt/hooks/"}, ""),
+    ],
+)
+def test_the_variable_that_leads_to_no_hook_is_told(variables: dict[str, str], says: str) -> None:
+    scene = having(no_hook())
+    scene.change(
+        110,
+        environments={
+            View.EXEC: Environment(View.EXEC, EnvironmentStatus.COMPLETE, values(variables))
+        },
+    )
+    said = evidence(one(scene.run(**expect_hook()), "hook-differs"))
+    assert (says in said) if says else ("PYTHONPATH" not in said)
+
+
+def test_a_hook_that_says_two_files_is_unknown() -> None:
+    """A hook can set its own __file__: then neither is believed."""
+    liar = hook(HOOK_FILE, origin="/opt/other/sitecustomize.py")
+    result = having(liar).run(**expect_hook())
+    finding = one(result, "patch-unknown")
+    said = f"it is /opt/other/sitecustomize.py, although its __file__ says {HOOK_FILE}"
+    assert (finding.pids, said in text(finding.message)) == ((110,), True)
+    assert slugs(result) == {"patch-unknown"}
+    assert having(hook(HOOK_FILE, origin=HOOK_FILE)).run(**expect_hook()).findings == ()
 
 
 def test_a_hook_that_could_not_be_read_is_unknown_and_waited_for() -> None:
@@ -173,6 +245,28 @@ def test_a_file_that_is_gone() -> None:
     found = inside(holds(ORIGINAL), files=(stale(ORIGINAL_FILE, DiskState.MISSING, None),))
     finding = one(put(sglang(1), found).run(), "code-changed-since-start")
     assert f"{ORIGINAL_FILE} is no longer there" in text(finding.message)
+    assert "runs without this file" in text(finding.remedy)
+
+
+@pytest.mark.parametrize(
+    ("code", "space"), [("/build/b.py", "/venv/b.pyc"), ("/gen/made.py", ORIGINAL_FILE)]
+)
+def test_a_file_that_only_code_names_is_not_missed(code: str, space: str) -> None:
+    """Byte code without its source, and code from compile(), name what was never here."""
+    answer = holds(function(BACKEND, code, globals_file=space))
+    gone = stale(code, DiskState.MISSING, None)
+    found = inside(answer, files=(gone, stale(space, DiskState.UNCHANGED, 900.0)))
+    assert not of(put(sglang(1), found).run(), "code-changed-since-start")
+    assert (space in files_of(answer)) is True
+
+
+def test_byte_code_that_was_replaced_is_told() -> None:
+    answer = holds(function(BACKEND, "/build/b.py", globals_file="/venv/b.pyc"))
+    finding = one(
+        put(sglang(1), inside(answer, files=(stale("/venv/b.pyc"),))).run(),
+        "code-changed-since-start",
+    )
+    assert text(finding.message).startswith("/venv/b.pyc was changed at ")
 
 
 def test_the_module_of_an_attribute_that_is_not_there_counts() -> None:

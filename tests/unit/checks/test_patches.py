@@ -11,14 +11,17 @@ from envprobe.checks.finding import Severity
 from envprobe.checks.verdict import judge, progress
 from envprobe.errors import Exit
 from envprobe.model import Role
-from envprobe.pythonfacts import AnswerState, Inside, PythonState
+from envprobe.pythonfacts import AnswerState, ClassFact, Inside, PythonState
 from tests.unit.checks.insides import (
     BACKEND,
     ORIGINAL,
+    ORIGINAL_FILE,
     PATCH,
+    PATCH_FILE,
     QUERY,
     expect,
     function,
+    holder,
     holds,
     hook,
     inside,
@@ -97,6 +100,67 @@ def test_an_attribute_that_is_not_there_is_not_patched() -> None:
     finding = one(server(inside(absent)).run(**expect()), "patch-missing")
     assert "it holds nothing, srv.backend has no Backend.extend;" in text(finding.message)
     assert "Correct the name" in text(finding.remedy)
+
+
+def test_a_name_that_other_workers_have_is_not_called_wrong() -> None:
+    absent = no_answer(AnswerState.ABSENT, f"{BACKEND} has no Backend.extend")
+    found = of(server(PATCHED, inside(absent), UNPATCHED).run(**expect()), "patch-missing")
+    (nothing,) = (one for one in found if one.pids == (111,))
+    assert "Other processes have it" in text(nothing.remedy)
+    assert "Correct the name" not in text(nothing.remedy)
+
+
+def test_a_dot_in_the_place_of_the_colon_is_told() -> None:
+    query = "srv.backend.Backend.extend"
+    reason = f"{query} is not imported"
+    remedy, note = f"Write {QUERY}: a colon stands there.", f"did you mean {QUERY}?"
+    meant = no_answer(AnswerState.NOT_IMPORTED, reason, query, remedy=remedy, notes=(note,))
+    unread = no_answer(AnswerState.NOT_IMPORTED, reason, query)
+    finding = one(
+        server(inside(unread), inside(meant)).run(**expect(query=query)), "patch-not-imported"
+    )
+    assert (finding.pids, text(finding.remedy)) == ((110, 111), remedy)
+    assert f"did you mean {QUERY}" in evidence(finding)
+
+
+@pytest.mark.parametrize(
+    ("found", "source", "says", "remedy"),
+    [
+        (
+            function("my_kernels", ORIGINAL_FILE, globals_file=PATCH_FILE),
+            "my_kernels",
+            f"its code is of {ORIGINAL_FILE}, the namespace that it runs in of {PATCH_FILE}",
+            "Expect the path of its file",
+        ),
+        (
+            holder("srv.Called", ORIGINAL, "type.__call__"),
+            "my_kernels",
+            "an object of type srv.Called may call whatever it keeps",
+            "Read its code",
+        ),
+        (
+            function("__main__", "/opt/my_kernels.py"),
+            "my_kernels",
+            "it runs as __main__, and may be my_kernels",
+            "Expect the path of its file",
+        ),
+        (
+            ClassFact("my_kernels", "Backend", "type", PATCH_FILE, (ORIGINAL_FILE,)),
+            "my_kernels",
+            f"it names my_kernels ({PATCH_FILE}) as its module, its methods are of {ORIGINAL_FILE}",
+            "Expect the path of its file",
+        ),
+    ],
+)
+def test_what_contradicts_itself_is_unknown(
+    found: Any, source: str, says: str, remedy: str
+) -> None:
+    scene = server(inside(holds(found)))
+    finding = one(scene.run(**expect(source)), "patch-unknown")
+    assert (finding.pids, finding.undetermined) == ((110,), True)
+    assert says in text(finding.message)
+    assert remedy in text(finding.remedy)
+    assert slugs(scene.run(**expect(source))) == {"patch-unknown"}
 
 
 def test_not_imported_is_neither_patched_nor_unpatched() -> None:

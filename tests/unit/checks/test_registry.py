@@ -11,10 +11,13 @@ import envprobe.checks
 from envprobe.checks.explain import explain
 from envprobe.checks.finding import Check, Finding, Undetermined
 from envprobe.checks.registry import CHECKS, Result, find, run_all, slug_of
+from envprobe.config import LibraryExpectation
 from envprobe.errors import UsageError
 from envprobe.model import Confidence, Role, Sentence, View
+from envprobe.ncclfacts import LogState
 from envprobe.pythonfacts import AnswerState, DiskState, FileFact
 from envprobe.values import Value
+from tests.unit.checks import nccls
 from tests.unit.checks.insides import (
     BACKEND,
     HOOK_FILE,
@@ -117,6 +120,39 @@ FIRING: dict[str, Callable[[], Result]] = {
         sglang(1), inside(holds(function(BACKEND, "/old/srv/backend.py")))
     ).run(),
     "patch-unknown": lambda: put(sglang(1), None).run(**expect()),
+    "nccl-library-differs": lambda: nccls.put(
+        sglang(2),
+        nccls.libraries(nccls.library("2.21.5+cuda12.4")),
+        nccls.libraries(nccls.library()),
+    ).run(),
+    "nccl-library-twice": lambda: nccls.put(
+        sglang(1), nccls.libraries(nccls.library(), nccls.library("2.21.5+cuda12.4", "/b"))
+    ).run(),
+    "nccl-library-replaced": lambda: nccls.put(
+        sglang(1), nccls.libraries(nccls.library(deleted=True, replaced=True))
+    ).run(),
+    "library-missing": lambda: nccls.put(sglang(1), nccls.libraries(named={"*/k.so": ()})).run(
+        libraries=(LibraryExpectation("*/k.so"),)
+    ),
+    "nccl-read-otherwise": lambda: nccls.put(
+        sglang(1, server=RING), nccls.log(nccls.read("NCCL_ALGO", "Tree", member=0))
+    ).run(),
+    "nccl-not-as-expected": lambda: nccls.put(
+        sglang(1, server=RING), nccls.log(nccls.read("NCCL_ALGO", "Ring", member=0))
+    ).run(**nccls.expect("NCCL_ALGO=Tree")),
+    "nccl-expectation-unknown": lambda: nccls.put(sglang(1, server=RING), nccls.log()).run(
+        **nccls.expect("NCCL_ALGO=Ring")
+    ),
+    "nccl-log-not-joined": lambda: nccls.put(
+        sglang(1), nccls.without(LogState.AMBIGUOUS, asked=True, candidates=("h:7",))
+    ).run(),
+    "nccl-value-origin": lambda: nccls.put(
+        sglang(1),
+        nccls.log(
+            nccls.read("NCCL_ALGO", "Tree", member=0),
+            settings=(nccls.setting("NCCL_ALGO", "Tree"),),
+        ),
+    ).run(),
 }
 
 
@@ -193,6 +229,15 @@ IDS = {
     "EP028": "code-changed-since-start",
     "EP029": "module-twice",
     "EP030": "patch-unknown",
+    "EP031": "nccl-library-differs",
+    "EP032": "nccl-library-twice",
+    "EP033": "nccl-library-replaced",
+    "EP034": "library-missing",
+    "EP035": "nccl-read-otherwise",
+    "EP036": "nccl-not-as-expected",
+    "EP037": "nccl-expectation-unknown",
+    "EP038": "nccl-log-not-joined",
+    "EP039": "nccl-value-origin",
 }
 
 

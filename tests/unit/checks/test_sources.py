@@ -26,9 +26,11 @@ LIAR = dataclasses.replace(PATCH, module=BACKEND, qualname="Backend.extend", nam
 """What functools.wraps makes of a patch."""
 
 
-def verdict(what: object, prefix: str = "my_kernels", query: str = QUERY) -> bool | None:
+def verdict(
+    what: object, prefix: str = "my_kernels", query: str = QUERY, of: ClassFact | None = None
+) -> bool | None:
     """Return what is said of what is called: of the outermost code, or what it passes on to."""
-    sources = sources_of(holds(what, query))  # type: ignore[arg-type]
+    sources = sources_of(holds(what, query, of))  # type: ignore[arg-type]
     said = [one.is_from(prefix, None) for one in sources.own]
     return True if True in said else None if None in said else False
 
@@ -99,17 +101,50 @@ ELSEWHERE = function(BACKEND, PATCH_FILE, globals_file=ORIGINAL_FILE)
 def test_code_made_at_run_time_is_not_called_the_original() -> None:
     assert verdict(RUN_TIME, "my_kernels") is None
     assert verdict(RUN_TIME, "/opt/kernels") is None
-    assert verdict(RUN_TIME, BACKEND) is True
+    assert verdict(RUN_TIME, BACKEND) is None
 
 
 def test_code_of_one_file_in_the_namespace_of_another() -> None:
+    """types.FunctionType puts any code into any namespace: only the file of the code is sure."""
     assert verdict(ELSEWHERE, "/opt/kernels") is True
-    assert verdict(ELSEWHERE, "my_kernels") is None
+    assert verdict(ELSEWHERE, "/venv/srv") is None
+    assert [verdict(ELSEWHERE, name) for name in ("my_kernels", BACKEND)] == [None, None]
+    original = function("my_kernels.attn", ORIGINAL_FILE, globals_file=PATCH_FILE)
+    assert [verdict(original, name) for name in ("my_kernels", "/opt/kernels")] == [None, None]
+    made_up = function("my_kernels", ORIGINAL_FILE, globals_file=None)
+    assert verdict(made_up, "my_kernels") is None
 
 
 def test_byte_code_without_its_source_may_name_another_file() -> None:
     built = function(BACKEND, "/build/backend.py", globals_file="/venv/srv/backend.pyc")
     assert verdict(built, "my_kernels") is False
+    assert verdict(built, BACKEND) is True
+    moved = function("my_kernels", "/build/backend.py", globals_file="/opt/my_kernels.pyc")
+    assert verdict(moved, "my_kernels") is None
+
+
+def test_what_runs_as_main_may_be_the_module_under_its_other_name() -> None:
+    as_main = function("__main__", "/opt/my_kernels.py", globals_file="/opt/my_kernels.py")
+    assert verdict(as_main, "my_kernels") is None
+    assert verdict(as_main, "/opt") is True
+    assert verdict(as_main, "other") is False
+    package = function("__main__", PATCH_FILE)
+    assert [verdict(package, name) for name in ("my_kernels", "my_kernels.attn")] == [None, None]
+    assert verdict(package, "my_kern") is False
+
+
+def test_of_a_property_the_getter_counts() -> None:
+    setter = Wrapped("fset", PATCH)
+    read_only = CallableFact("property", wraps=(Wrapped("fget", ORIGINAL), setter))
+    assert verdict(read_only) is False
+    assert verdict(CallableFact("property", wraps=(Wrapped("fget", PATCH),))) is True
+    assert verdict(CallableFact("property", wraps=(setter,))) is None
+
+
+def test_other_functions_may_be_registered_for_other_types() -> None:
+    kind = "functools.singledispatchmethod"
+    assert verdict(holder(kind, PATCH, "func")) is True
+    assert verdict(holder(kind, ORIGINAL, "func")) is None
 
 
 @pytest.mark.parametrize(
@@ -136,10 +171,15 @@ def test_byte_code_without_its_source_may_name_another_file() -> None:
             True,
         ),
         (CallableFact("nb.nb_func", library="/opt/other/nb.so"), None, None),
-        # An object with __call__.
-        (CallableFact("my_kernels.attn.Extend"), True, None),
-        (holder("my_kernels.attn.Extend", ORIGINAL, "__wrapped__"), True, None),
-        (CallableFact("tracer.Probe"), False, None),
+        # An object with __call__: the name of its class proves nothing, the code of it does.
+        (CallableFact("my_kernels.attn.Extend"), None, None),
+        (holder("my_kernels.attn.Extend", ORIGINAL, "__wrapped__"), None, None),
+        (holder("my_kernels.attn.Extend", PATCH, "type.__call__"), True, True),
+        (holder("my_kernels.attn.Extend", ORIGINAL, "type.__call__"), None, None),
+        (holder("srv.Lazy", PATCH, "type.__get__"), True, True),
+        # It may call what it keeps.
+        (CallableFact("tracer.Probe"), None, None),
+        (holder("srv.Called", ORIGINAL, "type.__call__"), None, None),
         # What it calls is kept where it cannot be read.
         (CallableFact("wrapt.wrappers.FunctionWrapper"), None, None),
         (CallableFact("functools.partial"), None, None),
@@ -168,7 +208,28 @@ def test_a_class_is_told_by_its_module_and_its_methods() -> None:
         False,
         True,
     ]
+    assert [verdict(one, BACKEND, query) for one in (replaced, original, liar)] == [
+        False,
+        True,
+        None,
+    ]
     assert verdict(ClassFact(None, "int", "type"), "my_kernels", query) is None
+    native = ClassFact("my_kernels._C", "T", "type", library="/opt/kernels/_C.so")
+    assert [verdict(native, prefix, query) for prefix in ("my_kernels", "/opt/kernels")] == [
+        True,
+        True,
+    ]
+
+
+@pytest.mark.parametrize("prefix", ["my_kernels", "/opt/kernels"])
+@pytest.mark.parametrize("methods", [(ORIGINAL_FILE,), (), ("<string>",)])
+def test_a_class_that_only_names_a_module_is_not_of_it(
+    methods: tuple[str, ...], prefix: str
+) -> None:
+    named = ClassFact("my_kernels.attn", "Backend", "type", PATCH_FILE, methods)
+    assert verdict(named, prefix, f"{BACKEND}:Backend") is None
+    made = Datum("object", type_name="my_kernels.attn.Backend")
+    assert verdict(made, prefix, of=named) is None
 
 
 def test_a_module_is_told_by_its_specification_not_by_its_key() -> None:
@@ -189,9 +250,17 @@ def test_a_module_is_told_by_its_specification_not_by_its_key() -> None:
 
 def test_an_object_is_told_by_its_class() -> None:
     made = Datum("object", type_name="my_kernels.attn.Registry")
-    assert verdict(made) is True
-    assert verdict(made, "/opt/kernels") is None
-    assert verdict(Datum("object", type_name="srv.Registry")) is False
+    of = ClassFact("my_kernels.attn", "Registry", "type", PATCH_FILE, (PATCH_FILE,))
+    assert verdict(made, of=of) is True
+    assert verdict(made, "/opt/kernels", of=of) is True
+    other = ClassFact(BACKEND, "Registry", "type", ORIGINAL_FILE, (ORIGINAL_FILE,))
+    assert verdict(Datum("object", type_name="srv.backend.Registry"), of=other) is False
+    # Facts that were saved without the class.
+    assert verdict(made) is None
+    # A descriptor is used through its code.
+    runs = holder("my_kernels.attn.Registry", ORIGINAL, "type.__get__")
+    (own,) = sources_of(dataclasses.replace(holds(made, of=of), function=runs)).own
+    assert (own.modules, own.is_from("my_kernels", None)) == ((BACKEND,), None)
 
 
 def test_a_relative_file_needs_the_working_directory() -> None:

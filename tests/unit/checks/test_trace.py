@@ -305,8 +305,9 @@ def test_an_expected_patch(
 def test_facts_of_a_process() -> None:
     asked = (Asked.RAN,)
     old = dataclasses.replace(PROCESS, loaded={"sitecustomize": LOSER})
-    (one,) = _found(GOOD, target=old, asked=asked)
+    (one,) = _found(GOOD, target=old, asked=(Asked.AGAIN,))
     assert (one.check, one.severity, one.pids) == ("memory-disagrees", WARNING, (7,))
+    assert one.who == "what a start of the process would run now"
     assert _found(GOOD, target=old, asked=(Asked.NEXT,)) == []
     newer = dataclasses.replace(GOOD, **_winner(file=FileFacts(PATH, changed=200.0)))
     (one,) = _found(newer, target=PROCESS, asked=asked)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
 import json
+import lzma
+import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -73,12 +77,51 @@ def test_without_the_library_the_error_says_what_to_do(
     assert error.value.code is Exit.USAGE
 
 
-@pytest.mark.parametrize("cut", [20, 1000])
-def test_a_broken_archive_gives_what_it_holds(cut: int, tmp_path: Path) -> None:
-    whole = gzip.compress((DATA / "045.log").read_bytes())
-    found = read(whole[:cut], tmp_path, "a.gz")
-    assert found.damage_counts[DamageKind.INCOMPLETE] >= 1
-    assert found.files[0].name.endswith("a.gz")
+@pytest.mark.parametrize("module", [gzip, bz2, lzma])
+def test_a_broken_archive_gives_what_it_holds(module: Any, tmp_path: Path) -> None:
+    text = (DATA / "045.log").read_bytes() * 40
+    whole = module.compress(text)
+    cut = read(whole[: len(whole) * 2 // 3], tmp_path, "cut").files[0]
+    assert "break off" in cut.broken
+    # bzip2 and xz give out whole blocks only; these are longer than this text.
+    assert (cut.lines > 1000) is (module is gzip)
+    tail = read(whole + b"no archive", tmp_path, "tail").files[0]
+    assert "are broken" in tail.broken
+    assert tail.lines == text.count(b"\n")
+
+
+def test_a_cut_zstd_file_is_no_empty_log(tmp_path: Path) -> None:
+    library = pytest.importorskip("zstandard", reason="the extra zstd is not installed")
+    whole = library.compress((DATA / "045.log").read_bytes())
+    assert "break off" in read(whole[:-10], tmp_path, "a.zst").files[0].broken
+
+
+@pytest.mark.parametrize("module", [gzip, bz2, lzma])
+def test_parts_and_padding_of_archives_are_one_log(module: Any, tmp_path: Path) -> None:
+    text = (DATA / "045.log").read_bytes()
+    found = read(module.compress(text[:900]) + module.compress(text[900:]) + bytes(600), tmp_path)
+    assert summary(found) == summary(log.read([str(DATA / "045.log")]))
+    assert not found.files[0].broken
+
+
+def test_a_small_archive_of_much_is_read_in_little_memory(tmp_path: Path) -> None:
+    library = pytest.importorskip("zstandard", reason="the extra zstd is not installed")
+    packed = library.compress(bytes(200_000_000))
+    path = tmp_path / "a.zst"
+    path.write_bytes(packed)
+    code = (
+        "import resource, sys; from envprobe.nccl import log; print(log.read(sys.argv[1:]).files);"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True
+    )
+    assert int(done.stdout.split()[-1]) < 150_000
+
+
+def test_what_cannot_be_read_at_all_is_an_error_and_no_empty_log() -> None:
+    with pytest.raises(UsageError, match="cannot be read"):
+        log.read(["/proc/self/mem"])
 
 
 def test_globs_give_every_file_once_and_a_missing_one_is_an_error(tmp_path: Path) -> None:
@@ -86,6 +129,10 @@ def test_globs_give_every_file_once_and_a_missing_one_is_an_error(tmp_path: Path
         (tmp_path / f"{number}.log").write_text(info("x", pid=number))
     pattern = str(tmp_path / "*.log")
     assert [p.pid for p in log.read([pattern, str(tmp_path / "1.log")]).processes] == [1, 2]
+    (tmp_path / "below" / "more").mkdir(parents=True)
+    (tmp_path / "below" / "more" / "3.log").write_text(info("x", pid=3))
+    assert [p.pid for p in log.read([str(tmp_path / "*")]).processes] == [1, 2]
+    assert [p.pid for p in log.read([str(tmp_path / "**")]).processes] == [1, 2, 3]
     with pytest.raises(UsageError, match="no file"):
         log.read([str(tmp_path / "*.txt")])
     with pytest.raises(UsageError, match="cannot be read"):
@@ -131,6 +178,29 @@ def test_dockers_json_is_unwrapped(tmp_path: Path) -> None:
     assert found.files[0].envelope == "docker json-file"
     assert found.processes[0].first_stamp == "2025-07-29T17:39:01.1Z"
     assert all(m.whole for p in found.processes for r in p.ranks for m in r.outcome.matrices)
+
+
+@pytest.mark.parametrize("field", ["log", "message", "line"])
+def test_json_of_any_collector_is_unwrapped(field: str, tmp_path: Path) -> None:
+    lines = [json.dumps({"stream": "x", field: line}) for line in _038().splitlines()]
+    found = read("\n".join([*lines, "no JSON", '{"a": 1}', "{"]) + "\n", tmp_path)
+    assert summary(found) == summary(log.read([str(DATA / "038.log")]))
+    assert found.files[0].envelope == "JSON"
+
+
+def test_blanks_at_the_ends_of_lines_are_no_part_of_a_number(tmp_path: Path) -> None:
+    text = "".join(f"{line}   \n" for line in _038().splitlines())
+    found = read(text, tmp_path)
+    plain = log.read([str(DATA / "038.log")])
+    assert [rank.outcome for c in found.communicators for rank in c.ranks] == [
+        rank.outcome for c in plain.communicators for rank in c.ranks
+    ]
+    meanings = [[each.meaning for each in p.variables] for p in found.processes]
+    assert meanings == [[each.meaning for each in p.variables] for p in plain.processes]
+
+
+def _038() -> str:
+    return (DATA / "038.log").read_text("utf-8")
 
 
 def test_the_parts_of_a_cri_line_are_joined(tmp_path: Path) -> None:
@@ -192,6 +262,14 @@ def test_ray_says_how_many_lines_it_left_out(tmp_path: Path) -> None:
 
 
 # --- damage ---------------------------------------------------------------------------------------
+
+
+def test_a_line_of_many_messages_takes_time_in_proportion(tmp_path: Path) -> None:
+    # With a copy of the rest for each message this takes minutes.
+    one = "vm:10:10 [0] NCCL INFO x "
+    (process,) = read(one * 40_000 + "NCCL INFO " * 40_000, tmp_path).processes
+    assert (process.host, process.pid) == ("vm", 10)
+    assert process.messages >= 40_000
 
 
 def test_glued_messages_are_split_at_the_known_host(tmp_path: Path) -> None:

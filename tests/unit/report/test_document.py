@@ -23,9 +23,19 @@ from envprobe.model import (
     Vanished,
     View,
 )
+from envprobe.ncclfacts import LogState
+from envprobe.pythonfacts import (
+    Answer,
+    AnswerState,
+    Datum,
+    Inside,
+    Kind,
+    PythonFact,
+    PythonState,
+)
 from envprobe.report import document, failure
 from envprobe.report.model import Presentation, Report
-from envprobe.routes.types import CauseId, Change, ReadTime
+from envprobe.routes.types import CauseId, Change, NcclCauseId, ReadTime
 from envprobe.values import Value
 from tests.unit.checks.scene import Scene, libc_view, refused, sglang, worker
 from tests.unit.report.sample import joined, report
@@ -59,6 +69,8 @@ def test_the_schema_is_one_and_knows_every_word_of_the_model() -> None:
         "edge.carries": Carries,
         "break.change": Change,
         "cause.id": CauseId,
+        "nccl_cause.id": NcclCauseId,
+        "nccl_log.state": LogState,
         "route.read_time": ReadTime,
     }
     for place, kind in words.items():
@@ -79,6 +91,24 @@ def test_each_worker_has_its_reading_in_each_view_with_its_source() -> None:
         "source": "C environ",
         "confidence": "proved",
     }
+
+
+def test_what_was_read_inside_a_worker_is_there_and_harmless() -> None:
+    token = Answer(
+        "pkg:API_TOKEN", AnswerState.VALUE, Kind.VALUE, value=Datum("str", Value(b"hunter2"))
+    )
+    hook = Answer("sitecustomize", AnswerState.UNREADABLE, reason="a\x1b[31m")
+    python = PythonFact("3.11.7", "release", "known", path=("/lib", "plugins"))
+    inside = Inside(PythonState.READ, python, (hook,), (token,))
+    found = parsed(report(sglang(2).change(110, inside=inside)))
+    first, second = [one for one in found["scans"][0]["processes"] if one["role"]["worker"]]
+    assert first["inside"]["state"] == "read"
+    assert first["inside"]["python"]["path"] == [
+        {"entry": "/lib", "resolved": "/lib"},
+        {"entry": "plugins", "resolved": "/srv/plugins"},
+    ]
+    assert first["inside"]["answers"][0]["value"] == {"kind": "str", "masked": 7}
+    assert "inside" not in second
 
 
 def test_a_break_names_its_stops_and_every_cause() -> None:

@@ -134,6 +134,20 @@ def test_questions_of_saved_facts_are_rows_without_an_expectation() -> None:
     assert cells(table(put(sglang(1), PATCHED)))[NAME] == {"server": ".", "TP0": "="}
 
 
+def test_questions_that_end_alike_are_told_apart() -> None:
+    one, two = holds(PATCH, "srv.a:Backend.extend"), holds(ORIGINAL, "srv.b:Backend.extend")
+    found = cells(table(put(sglang(1), inside(one, two, holds(PATCH, "srv.c:f")))))
+    assert set(found) == {"sitecustomize", one.query, two.query, "f"}
+
+
+def test_a_path_of_kilobytes_is_cut_in_the_middle() -> None:
+    scene = put(sglang(1), inside(hooks=(hook("/opt/" + "x" * 40_000 + "/sitecustomize.py"),)))
+    shown = text.render(report(scene), Presentation(width=80))
+    assert len(shown) < 4000
+    assert "(40022characters)" in "".join(shown.split())
+    assert "/sitecustomize.py" in shown
+
+
 def test_a_role_is_a_column_when_it_is_spoken_of() -> None:
     scene = put(sglang(1), PATCHED).add(120, ROOT, role=Role("detokenizer", "sglang"))
     scene.change(120, inside=PATCHED)

@@ -250,6 +250,56 @@ def test_hostile_texts_are_harmless_everywhere() -> None:
             assert not any(line.lstrip().startswith("::") for line in shown.split("\n"))
 
 
+def shown_and_document(query: str, datum: Datum) -> tuple[str, str]:
+    """Return what both renderers say of one value."""
+    one = found(value(query, datum))
+    return words(one), json.dumps(document(one))
+
+
+def items(kind: str, *members: Datum, keys: tuple[Datum, ...] = (), **fields: Any) -> Datum:
+    return Datum(kind, items=members, keys=keys, length=len(members), **fields)
+
+
+SECRETS = [
+    # What follows an option that names a credential, and what its `=` gives.
+    items("list", *map(text, (b"server", b"--api-key", b"hunter2pw", b"--port", b"plain"))),
+    items("tuple", *map(text, (b"plain", b"--password=hunter2pw"))),
+    items("list", *(Datum("bytes", Value(one)) for one in (b"plain", b"--token", b"hunter2pw"))),
+    items("dict", items("list", text(b"--api-key"), text(b"hunter2pw")), keys=(text(b"plain"),)),
+    # Keys of os.environ._data, and keys of several parts.
+    items("dict", text(b"hunter2pw"), keys=(Datum("bytes", Value(b"DB_PASSWORD")),)),
+    items(
+        "dict",
+        text(b"hunter2pw"),
+        keys=(items("tuple", text(b"DB_PASSWORD"), Datum("int", Value(b"1"))),),
+    ),
+    # Pairs, and named fields.
+    items("list", items("tuple", text(b"DB_PASSWORD"), text(b"hunter2pw"))),
+    items(
+        "tuple",
+        text(b"plain"),
+        text(b"hunter2pw"),
+        keys=(text(b"user"), text(b"password")),
+        type_name="srv.Login",
+    ),
+]
+
+
+@pytest.mark.parametrize("datum", SECRETS)
+def test_credentials_inside_of_containers_are_masked(datum: Datum) -> None:
+    for said in shown_and_document("srv:things", datum):
+        assert "hunter2pw" not in said
+        assert "masked" in said
+    open_ = words(found(value("srv:things", datum)), unmask=True)
+    assert "hunter2pw" in open_
+    for said in shown_and_document("srv:things", datum):
+        assert ("plain" in said) is ("plain" in open_)
+
+
+def test_fields_are_shown_with_their_names() -> None:
+    assert "(user=plain, password=<masked, 9 bytes>)" in words(found(value("srv:t", SECRETS[-1])))
+
+
 def test_the_files_of_an_answer() -> None:
     deep = CallableFact("function", file="/c.py")
     middle = CallableFact("partial", wraps=(Wrapped("func", deep),))

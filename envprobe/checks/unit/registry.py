@@ -1,0 +1,71 @@
+"""The checks of `unit` in their order."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from envprobe.checks.finding import Check
+from envprobe.checks.unit import (
+    declared_unexpected,
+    declared_unknown,
+    drop_in_ignored,
+    entry_overridden,
+    entry_unknown,
+    env_file_line_ignored,
+    env_file_newer,
+    env_file_not_found,
+    env_file_not_shell,
+    env_stops_at_container,
+    exec_line_odd,
+    launch_unknown,
+    list_reset,
+    loaded_disagrees,
+    lost_in_launch,
+    main_guard_missing,
+    passed_unset,
+    pod_reference_literal,
+    pod_service_link,
+    python_ignores_variables,
+    unit_dollar_literal,
+    unit_failed,
+    unit_line_ignored,
+    unit_not_loaded,
+    unit_not_reloaded,
+    unit_not_restarted,
+    unit_specifier,
+    unit_word_ignored,
+    variable_removed,
+)
+
+CHECKS: Final[tuple[Check, ...]] = (
+    unit_line_ignored.CHECK,
+    unit_word_ignored.CHECK,
+    unit_dollar_literal.CHECK,
+    unit_specifier.CHECK,
+    env_file_line_ignored.CHECK,
+    env_file_not_shell.CHECK,
+    env_file_not_found.CHECK,
+    declared_unknown.CHECK,
+    entry_overridden.CHECK,
+    list_reset.CHECK,
+    variable_removed.CHECK,
+    passed_unset.CHECK,
+    exec_line_odd.CHECK,
+    drop_in_ignored.CHECK,
+    unit_not_reloaded.CHECK,
+    unit_not_restarted.CHECK,
+    env_file_newer.CHECK,
+    unit_failed.CHECK,
+    unit_not_loaded.CHECK,
+    loaded_disagrees.CHECK,
+    env_stops_at_container.CHECK,
+    launch_unknown.CHECK,
+    lost_in_launch.CHECK,
+    python_ignores_variables.CHECK,
+    main_guard_missing.CHECK,
+    entry_unknown.CHECK,
+    pod_reference_literal.CHECK,
+    pod_service_link.CHECK,
+    declared_unexpected.CHECK,
+)
+"""A new check is added at the end: ids never change their meaning."""

@@ -1,0 +1,41 @@
+"""The check `unit-not-reloaded`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from envprobe.checks.finding import Check, Finding, Severity
+from envprobe.checks.unit.about import UnitContext, found
+from envprobe.checks.unit.loaded import differing
+from envprobe.model import Sentence
+
+
+def _run(context: UnitContext) -> Iterator[Finding]:
+    for definition in context.definitions:
+        live = definition.live
+        if live is None or not live.need_reload:
+            continue
+        names = differing(definition)
+        told = f"differ in {', '.join(names)}" if names else "agree in Environment="
+        user = " --user" if definition.user_manager else ""
+        yield found(
+            CHECK,
+            definition,
+            Sentence.of(
+                f"{live.name} was edited and not loaded again: a restart uses the old definition."
+            ),
+            evidence=(Sentence.of(f"What is loaded and what the files say {told}."),),
+            remedy=f"Run `systemctl{user} daemon-reload`, then restart the unit.",
+        )
+
+
+CHECK = Check(
+    id="EP315",
+    slug="unit-not-reloaded",
+    severity=Severity.ERROR,
+    summary="The unit's files were changed after the manager loaded them.",
+    why="systemd reads units when it is told to. A restart alone starts the service with the"
+    " definition that it read before.",
+    mend="Run `systemctl daemon-reload`, then restart the unit.",
+    run=_run,
+)

@@ -1,0 +1,210 @@
+"""`envprobe unit`: from parsed options to an exit code."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+from typing import TYPE_CHECKING, Final
+
+from envprobe import cli_output, cli_workers, redact
+from envprobe.errors import Exit, UsageError
+
+if TYPE_CHECKING:
+    from envprobe.checks.unit.about import UnitContext
+    from envprobe.launch.definition import Context, Definition
+    from envprobe.launch.entry import EntryLook
+    from envprobe.report.model import Presentation
+    from envprobe.report.unit_model import Report
+
+_DROP_IN: Final = ".conf"
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """What the command line of `unit` says, as it was given; `command` follows `--`."""
+
+    units: tuple[str, ...] = ()
+    command: tuple[str, ...] | None = None
+    user: bool = False
+    expect: tuple[str, ...] = ()
+    env_file: tuple[str, ...] = ()
+    compose: str | None = None
+    service: str | None = None
+    kube: tuple[str, ...] = ()
+    container: str | None = None
+    image_inspect: str | None = None
+    no_interpreter: bool = False
+    format: str = "text"
+    output: tuple[str, ...] = ()
+    fail_on: str = "error"
+    exit_zero: bool = False
+    allow_unknown: tuple[str, ...] = ()
+    show_all: bool = False
+    unmask: bool = False
+
+
+def run(options: Options) -> Exit:
+    """Read the definitions, judge and report; return the exit code. Raises EnvprobeError."""
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(cli_output.told_on_stdout(options.format))
+        outputs = cli_workers.formats_by_path(options.output)
+        files = stack.enter_context(cli_output.reports(outputs, private=options.unmask))
+        accepted = _accepted(options)
+        report = judged(context_of(options), accepted, options)
+        for path, kind in outputs.items():
+            files[path].write(render(report, kind, _presentation(options, to_file=True)))
+        cli_output.write(render(report, options.format, _presentation(options)))
+    return Exit.HOLDS if options.exit_zero else report.verdict.exit
+
+
+def context_of(options: Options) -> UnitContext:
+    """Return the definitions that were named, with a look at the files they begin with."""
+    from envprobe.checks.unit.about import UnitContext
+    from envprobe.expectations import parse
+
+    expectations = tuple(parse(one) for one in options.expect)
+    definitions = tuple(_definitions(options, _context(options)))
+    looks = {
+        number: looked for number, one in enumerate(definitions) if (looked := _looks(one, options))
+    }
+    return UnitContext(definitions, expectations, looks)
+
+
+def judged(context: UnitContext, accepted: frozenset[str], options: Options) -> Report:
+    """Return the report on what was found."""
+    from envprobe.checks import verdict
+    from envprobe.checks.finding import Severity
+    from envprobe.checks.registry import run_checks
+    from envprobe.checks.unit.registry import CHECKS
+    from envprobe.report.unit_model import Report
+
+    result = run_checks(CHECKS, context, {})
+    severity = Severity(options.fail_on)
+    made = verdict.of_findings(result, accepted, severity)
+    return Report(context, result, made, accepted, severity, options.exit_zero)
+
+
+def render(report: Report, kind: str, presentation: Presentation) -> str:
+    """Return the report in one of the formats of `cli_workers.FORMATS`."""
+    if kind == "json":
+        from envprobe.report import unit_document
+
+        return unit_document.render(report, unmask=presentation.unmask)
+    from envprobe.report import unit
+
+    return unit.render(report, presentation)
+
+
+# --- what was asked for --------------------------------------------------------------------------
+
+
+def _context(options: Options) -> Context:
+    from envprobe.isolation import caller_environment
+    from envprobe.launch import documents
+    from envprobe.launch.definition import Context
+
+    variables = {
+        os.fsdecode(name): os.fsdecode(value) for name, value in caller_environment().items()
+    }
+    image = None if options.image_inspect is None else documents.image(options.image_inspect)
+    return Context(variables, options.user, image)
+
+
+def _definitions(options: Options, context: Context) -> list[Definition]:
+    from envprobe.launch import definition, documents
+
+    found = [_unit(name, extra, context) for name, extra in _units(options.units)]
+    found += [documents.of_env_file(one, context) for one in options.env_file]
+    if options.compose is not None:
+        found.append(documents.of_compose(options.compose, options.service, context))
+    elif options.service is not None:
+        raise UsageError("--service needs --compose", "Name the compose project with --compose.")
+    if options.kube:
+        found += documents.of_kubernetes(options.kube, options.container)
+    elif options.container is not None:
+        raise UsageError("--container needs --kube", "Name the manifest with --kube.")
+    if options.command is not None:
+        if not options.command:
+            raise UsageError("no command follows `--`", "Write `envprobe unit -- COMMAND...`.")
+        found.append(definition.of_command(options.command, context, os.getcwd()))
+    if not found:
+        raise UsageError(
+            "nothing was named to look at",
+            "Name a unit or its file, --env-file, --compose or --kube, or `-- COMMAND...`.",
+        )
+    return found
+
+
+def _units(given: tuple[str, ...]) -> list[tuple[str, list[str]]]:
+    """Return each unit with the drop-ins that follow it."""
+    found: list[tuple[str, list[str]]] = []
+    for one in given:
+        if not one:
+            raise UsageError("the name of a unit is empty", "Name a unit or a unit file.")
+        if not one.endswith(_DROP_IN):
+            found.append((one, []))
+        elif not found:
+            raise UsageError(f"{one} is a drop-in without its unit", "Name the unit file first.")
+        else:
+            found[-1][1].append(one)
+    return found
+
+
+def _unit(name: str, extra: list[str], context: Context) -> Definition:
+    from envprobe.launch import definition
+
+    if "/" in name or os.path.isfile(name):
+        return definition.of_file(name, extra, context)
+    if extra:
+        raise UsageError(
+            f"{extra[0]} is given beside a unit that the manager is asked for",
+            "Give the unit's file, or leave the drop-in out.",
+        )
+    return definition.of_name(name, context)
+
+
+def _looks(one: Definition, options: Options) -> tuple[EntryLook, ...]:
+    from envprobe.launch import entry
+
+    if one.origin.value in ("compose", "pod"):
+        return ()
+    found = []
+    for launch in one.launches:
+        if launch.python is None or launch.container is not None:
+            continue
+        if not options.no_interpreter:
+            told = f"this runs {launch.python.interpreter} -I -S to parse the program's first file"
+            cli_output.note(f"envprobe: {redact.show_text(told)}")
+        looked = entry.look(launch, own=options.no_interpreter)
+        if looked is not None:
+            found.append(looked)
+    return tuple(dict.fromkeys(found))
+
+
+def _accepted(options: Options) -> frozenset[str]:
+    from envprobe.checks.finding import Undetermined
+    from envprobe.checks.registry import find
+    from envprobe.checks.unit.registry import CHECKS
+
+    open_ones = [one for one in CHECKS if one.undetermined is not Undetermined.NEVER]
+    found = [find(one) for one in options.allow_unknown]
+    for check in found:
+        if check not in open_ones:
+            raise UsageError(
+                f"--allow-unknown {check.slug}: nothing would be accepted, because this check"
+                " is not of `unit` or always can tell",
+                f"Name one of {', '.join(one.slug for one in open_ones)}.",
+            )
+    return frozenset(check.slug for check in found)
+
+
+def _presentation(options: Options, *, to_file: bool = False) -> Presentation:
+    from envprobe.report.model import Presentation
+
+    return Presentation(
+        unmask=options.unmask,
+        show_all=options.show_all,
+        width=100 if to_file else cli_output.width(),
+        color=not to_file and cli_output.wants_color(),
+    )
