@@ -9,7 +9,7 @@ from pathlib import Path
 
 from envprobe.checks.explain import explain
 from envprobe.checks.finding import Undetermined
-from envprobe.checks.registry import ALL
+from envprobe.checks.registry import every
 from envprobe.errors import EXIT_MEANINGS
 
 _UNDETERMINED = {
@@ -30,11 +30,11 @@ def _checks_lines() -> Iterator[str]:
     yield from ("# Checks", "", NOTE, "")
     yield "`envprobe checks` prints this list, `envprobe explain ID` one entry of it."
     yield from ("", "| id | check | severity | what it finds |", "| --- | --- | --- | --- |")
-    for check in ALL:
+    for check in every():
         severity = check.severity.value + _UNDETERMINED[check.undetermined]
         link = f"[{check.slug}](#{check.id.lower()}-{check.slug})"
         yield f"| {check.id} | {link} | {severity} | {_cell(check.summary)} |"
-    for check in ALL:
+    for check in every():
         told = explain(check)
         yield from ("", f"## {told.title}", "", told.summary)
         for heading, text in told.sections:

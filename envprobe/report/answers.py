@@ -14,9 +14,9 @@ from envprobe.pythonfacts import (
     Datum,
     FileFact,
     Inside,
+    Kind,
     PythonFact,
     files_of,
-    name_of,
     names_of,
 )
 from envprobe.report.inspection import is_masked, resolved, sentence
@@ -76,11 +76,14 @@ def answer_document(
         "notes": [redact.show_text(note) for note in answer.notes],
         "files": [_file(files[path], start) for path in files_of(answer) if path in files],
     }
-    for name, fact in (("module", answer.found_module), ("class", answer.type)):
-        if fact is not None:
-            one[name] = _plain(dataclasses.asdict(fact))
-    if answer.function is not None:
-        one["callable"] = _plain(dataclasses.asdict(answer.function))
+    facts = {
+        Kind.MODULE: ("module", answer.found_module),
+        Kind.CLASS: ("class", answer.type),
+        Kind.CALLABLE: ("callable", answer.function),
+    }
+    name, fact = facts.get(answer.kind, ("", None)) if answer.kind else ("", None)
+    if fact is not None:
+        one[name] = _plain(dataclasses.asdict(fact))
     if answer.value is not None:
         one["value"] = _datum(names_of(answer.query), answer.value, unmask)
     return one
@@ -122,18 +125,15 @@ def value_document(names: tuple[str, ...], value: Value, *, unmask: bool) -> dic
 
 def _datum(names: tuple[str, ...], datum: Datum, unmask: bool) -> dict[str, Any]:
     one: dict[str, Any] = {"kind": datum.kind}
+    members = [_datum(inner, item, unmask) for inner, item in redact.members_of(datum, names)]
     if datum.value is not None:
         one |= value_document(names, datum.value, unmask=unmask)
     if datum.kind in ("list", "tuple"):
-        one["items"] = [_datum(names, item, unmask) for item in datum.items]
+        one["items"] = members
     if datum.kind == "dict":
-        pairs = zip(datum.keys, datum.items, strict=True)
+        keys = (_datum(names, key, unmask) for key in datum.keys)
         one["items"] = [
-            {
-                "key": _datum(names, key, unmask),
-                "value": _datum((*names, *name_of(key)), item, unmask),
-            }
-            for key, item in pairs
+            {"key": key, "value": value} for key, value in zip(keys, members, strict=True)
         ]
     if datum.length is not None:
         one |= {"length": datum.length, "cut": datum.cut}

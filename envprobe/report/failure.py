@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from envprobe import redact
 from envprobe.errors import EXIT_MEANINGS, EnvprobeError
-from envprobe.report import pretty
+from envprobe.report import formats, pretty
 
 
 def render(error: EnvprobeError, kind: str) -> str:
-    """Return an error as a JSON document, or as one line of text that ends in a newline."""
+    """Return an error as a document of a format, or as one line of text that ends in a newline."""
     message, remedy = _line(error.message), _line(error.remedy)
+    if kind in formats.MACHINE:
+        return formats.failure(kind, message, remedy, error.code)
     if kind == "json":
         return pretty.dumps(
             {

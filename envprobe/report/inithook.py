@@ -82,14 +82,17 @@ def _shell(written: Written) -> str:
 
 def _trial(written: Written) -> str:
     code = f"import {written.module} as hook; print(hook.{VARIABLE})"
-    return f"{_variable(written)}python3 -c {shlex.quote(code)}"
+    python = shlex.quote(written.python) if written.python else "python3"
+    return f"{_variable(written)}{python} -c {shlex.quote(code)}"
 
 
 def _trace(written: Written) -> str:
+    winner = f"--expect-winner {shlex.quote(written.files[0])}"
     if written.pth:
-        return "envprobe trace-sitecustomize --python PYTHON"
+        python = shlex.quote(written.python) if written.python else "PYTHON"
+        return f"envprobe trace-sitecustomize --python {python} {winner}"
     path = shlex.quote(f"PYTHONPATH={written.directory}")
-    return f"envprobe trace-sitecustomize --env {path}"
+    return f"envprobe trace-sitecustomize --env {path} {winner}"
 
 
 def _variable(written: Written) -> str:

@@ -112,10 +112,12 @@ class _Table:
         for process in self.shown:
             answers = process.inside.answers if process.inside is not None else ()
             queries += [answer.query for answer in answers]
-        for query in dict.fromkeys(query for query in queries if query not in HOOKS):
+        asked = list(dict.fromkeys(query for query in queries if query not in HOOKS))
+        tails = collections.Counter(_tail(query) for query in asked)
+        for query in asked:
             cells = {one.pid: self.patch(one, query) for one in self.shown}
             stated = next((o.source for o in self.context.config.patches if o.query == query), "")
-            name = query.partition(":")[2] or query
+            name = query if tails[_tail(query)] > 1 else _tail(query)
             yield self.row(name, cells, f"(from {stated})" if stated else "")
 
     def row(self, name: str, cells: dict[int, _Cell], expected: str = "", absent: str = "") -> Row:
@@ -170,6 +172,10 @@ class _Table:
 
     def mark(self, answer: Answer | None) -> str:
         return _NOT_ASKED if answer is None else _MARKS.get(answer.state, _NOT_ASKED)
+
+
+def _tail(query: str) -> str:
+    return query.partition(":")[2] or query
 
 
 def _usual(cells: Iterable[_Cell], expected: str) -> str:

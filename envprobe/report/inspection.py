@@ -19,17 +19,19 @@ from envprobe.pythonfacts import (
     Datum,
     DiskState,
     FileFact,
+    Kind,
     ModuleFact,
     PythonFact,
     files_of,
-    name_of,
     names_of,
+    only_named,
 )
 from envprobe.values import Value
 
 _MAX_WIDTH: Final = 110
 _MAX_SHOWN: Final = 60
 _LEFT: Final = 15
+_LONGEST: Final = 4000
 _BRACKETS: Final = {"list": ("[", "]"), "tuple": ("(", ")"), "dict": ("{", "}")}
 _HOOK_OFF: Final = {
     "sitecustomize": ("no_site",),
@@ -137,7 +139,8 @@ class _Text:
     def answer(self, answer: Answer) -> Iterator[str]:
         if answer.state is AnswerState.NOT_IMPORTED:
             yield from self.wrapped(f"not imported yet: {answer.reason}")
-            yield from self.wrapped("a lazy hook patches when it is first imported", "  note: ")
+            if not answer.notes:
+                yield from self.wrapped("a lazy hook patches when it is first imported", "  note: ")
         elif answer.state is AnswerState.ABSENT:
             yield from self.wrapped(f"absent: {answer.reason}")
         elif answer.state is AnswerState.VALUE:
@@ -157,11 +160,11 @@ class _Text:
     def value(self, answer: Answer) -> Iterator[str]:
         if answer.owner is not None:
             yield from self.row("found in", f"class {answer.owner}")
-        if answer.found_module is not None:
+        if answer.kind is Kind.MODULE and answer.found_module is not None:
             yield from self.module(answer.found_module)
-        elif answer.type is not None:
+        elif answer.kind is Kind.CLASS and answer.type is not None:
             yield from self.klass(answer.type)
-        elif answer.function is not None:
+        elif answer.kind is Kind.CALLABLE and answer.function is not None:
             yield from self.callable(answer.function, 2)
         elif answer.value is not None:
             kind = redact.show_text(_kind(answer.value))
@@ -215,6 +218,8 @@ class _Text:
     def stale(self, answer: Answer) -> Iterator[str]:
         for path in files_of(answer):
             fact = self.found.files.get(path)
+            if fact is not None and fact.state is DiskState.MISSING and path in only_named(answer):
+                continue
             said = fact and sentence(fact, self.found.subject.start_time)
             if said:
                 yield from self.wrapped(said, "  note: ")
@@ -226,7 +231,7 @@ class _Text:
         """Wrap a line at blanks; a path is never broken. What is not `printable` is made so."""
         below = " " * len(first)
         return textwrap.wrap(
-            line if printable else redact.show_text(line),
+            line if printable else redact.show_text(line, _LONGEST),
             self.width,
             initial_indent=first,
             subsequent_indent=below,
@@ -255,19 +260,26 @@ class _Values:
     def container(self, datum: Datum) -> str:
         parts = []
         keys: tuple[Datum | None, ...] = datum.keys or (None,) * len(datum.items)
-        for key, item in zip(keys, datum.items, strict=True):
+        members = redact.members_of(datum, self.names)
+        for key, (names, item) in zip(keys, members, strict=True):
             self.left -= 1
             if self.left < 0:
                 break
-            inner = _Values((*self.names, *name_of(key)), self.unmask)
+            inner = _Values(names, self.unmask)
             inner.left = self.left
-            parts.append(f"{self.line(key)}: {inner.line(item)}" if key else inner.line(item))
+            parts.append(self.named(datum, key) + inner.line(item))
             self.left = inner.left
         more = (datum.length or 0) - len(parts)
         if more > 0:
             parts.append(f"... and {more} more")
         left, right = _BRACKETS[datum.kind]
         return left + ", ".join(parts) + right
+
+    def named(self, datum: Datum, key: Datum | None) -> str:
+        """Return what stands before a member: a dict's key, a field's name, or nothing."""
+        if key is None:
+            return ""
+        return f"{self.line(key)}: " if datum.kind == "dict" else f"{self.line(key)}="
 
 
 def _kind(datum: Datum) -> str:
@@ -282,7 +294,7 @@ def _rest(datum: Datum) -> str:
     return f"... ({datum.length} in all)" if datum.cut else ""
 
 
-def _cut(line: str, limit: int = 4000) -> str:
+def _cut(line: str, limit: int = _LONGEST) -> str:
     return line if len(line) <= limit else line[:limit] + "..."
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import fnmatch
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from envprobe import redact
@@ -52,13 +52,14 @@ class Column:
 class Row:
     """One variable: the value that `=` stands for (None: nowhere any), a mark for each column.
 
-    `others` are the values that the letters stand for.
+    `others` are the values that the letters stand for. A value that is a `str` is none of a
+    variable, but what `insidetable` says of an interpreter.
     """
 
     name: str
-    value: Value | None
+    value: Value | str | None
     marks: tuple[str, ...]
-    others: tuple[tuple[str, Value], ...] = ()
+    others: tuple[tuple[str, Value | str], ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ class Matrix:
     """The table of one launch; the others are the names that it leaves out.
 
     `same` and `differing` were read in all workers; `unread` were not, and where they were they are
-    the same.
+    the same. `title` heads the names and the values; `meanings` says what the marks are.
     """
 
     columns: tuple[Column, ...]
@@ -74,6 +75,8 @@ class Matrix:
     same: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
     differing: tuple[str, ...] = ()
+    title: tuple[str, str] = ("variable", "value")
+    meanings: Mapping[str, str] = dataclasses.field(default_factory=lambda: MEANINGS)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -126,7 +129,7 @@ class _Table:
         processes = {process.pid: process for process in routing.snapshot.processes}
         self.workers = [processes[pid] for pid in launch.workers if pid in processes]
         self.shown = [*self._helpers(processes), *self.workers]
-        self.heads = self._heads()
+        self.heads = heads(self.shown, self.workers)
         views = {process.pid: process.environment(View.LIBC) for process in self.shown}
         self.readings = {
             name: {pid: view.reading(name) for pid, view in views.items()} for name in routing.names
@@ -196,33 +199,7 @@ class _Table:
         return mark + LATE if route is not None and route.in_time is InTime.NO else mark
 
     def columns(self, names: list[str]) -> tuple[Column, ...]:
-        """Fold the processes whose cells are alike; workers are never folded with helpers."""
-        alike: dict[tuple[object, ...], list[Process]] = {}
-        for process in self.shown:
-            worker = process.role.worker
-            cells = tuple(self.marks[name][process.pid] for name in names)
-            key = (cells, process.role.name) if worker else (process.pid,)
-            alike.setdefault(key, []).append(process)
-        return tuple(self._column(group) for group in alike.values())
-
-    def _column(self, group: list[Process]) -> Column:
-        named = [self.heads[process.pid] for process in group]
-        pids = tuple(process.pid for process in group)
-        return Column(labels.together(named), pids, worker=group[0].role.worker)
-
-    def _heads(self) -> dict[int, str]:
-        """Return a name for each process; its pid is part of it where a name alone says too little.
-
-        That is so for workers without a rank and for processes that would have the same name.
-        """
-        one_role = len({process.role.name for process in self.workers}) == 1
-        named = {process.pid: _name(process, one_role) for process in self.shown}
-        often = collections.Counter(named.values())
-        for process in self.shown:
-            unranked = process.role.worker and not process.role.ranks
-            if unranked or often[named[process.pid]] > 1:
-                named[process.pid] += f" {process.pid}"
-        return named
+        return columns(self.shown, [self.marks[name] for name in names], self.heads)
 
     def rows(self, names: list[str], columns: tuple[Column, ...]) -> Iterator[Row]:
         for name in names:
@@ -244,7 +221,7 @@ class _Table:
     def _letters_of(self, name: str) -> dict[Value, str]:
         known = self.values[name]
         others = dict.fromkeys(one for one in self._values(self.shown, name) if one != known)
-        return {value: _letter(number) for number, value in enumerate(others)}
+        return {value: letter(number) for number, value in enumerate(others)}
 
     def _values(self, processes: Iterable[Process], name: str) -> Iterator[Value]:
         for process in processes:
@@ -253,11 +230,49 @@ class _Table:
                 yield value
 
 
+def columns(
+    shown: Iterable[Process], rows: Iterable[Mapping[int, str]], heads: Mapping[int, str]
+) -> tuple[Column, ...]:
+    """Fold the processes whose cells are alike; workers are never folded with helpers.
+
+    `rows` are marks by pid, `heads` names by pid.
+    """
+    every = list(rows)
+    alike: dict[tuple[object, ...], list[Process]] = {}
+    for process in shown:
+        cells = tuple(row[process.pid] for row in every)
+        key = (cells, process.role.name) if process.role.worker else (process.pid,)
+        alike.setdefault(key, []).append(process)
+    return tuple(_column(group, heads) for group in alike.values())
+
+
+def _column(group: list[Process], heads: Mapping[int, str]) -> Column:
+    pids = tuple(process.pid for process in group)
+    return Column(labels.together(heads[pid] for pid in pids), pids, worker=group[0].role.worker)
+
+
+def heads(shown: Iterable[Process], workers: Iterable[Process]) -> dict[int, str]:
+    """Return a name for each process; its pid is part of it where a name alone says too little.
+
+    That is so for workers without a rank and for processes that would have the same name.
+    """
+    every = list(shown)
+    one_role = len({process.role.name for process in workers}) == 1
+    named = {process.pid: _name(process, one_role) for process in every}
+    often = collections.Counter(named.values())
+    for process in every:
+        unranked = process.role.worker and not process.role.ranks
+        if unranked or often[named[process.pid]] > 1:
+            named[process.pid] += f" {process.pid}"
+    return named
+
+
 def _name(process: Process, one_role: bool) -> str:
     if not process.role.worker:
         return labels.process_label(process, 20)
     return labels.rank_label(process.role) if one_role else labels.process_label(process)
 
 
-def _letter(number: int) -> str:
+def letter(number: int) -> str:
+    """Return what stands for another value than the one in the second column."""
     return chr(ord("a") + number) if number < 26 else f"#{number + 1}"

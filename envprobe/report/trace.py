@@ -9,7 +9,7 @@ from envprobe import redact
 from envprobe.model import Sentence, Shown
 from envprobe.report.findings import Prose, counted
 from envprobe.report.model import Presentation
-from envprobe.report.trace_model import Report, summary, title, told
+from envprobe.report.trace_model import Report, headline, title, told
 from envprobe.startup.result import Change, Child, Hook, PatchState, Reached, Startup
 from envprobe.startup.traced import Answer
 from envprobe.startup.types import Candidate, Entry
@@ -46,8 +46,7 @@ class _Text:
     def lines(self) -> Iterator[str]:
         report, traced = self.report, self.report.context.traced
         found = list(counted(report.verdict.counts, report.fail_on))
-        found += [summary(traced.answers[0])]
-        found += [f"in its next child {summary(one)}" for one in traced.answers[1:]]
+        found += [headline(report)]
         verdict = self.prose.verdict(
             report.verdict.exit, self.safe("; ".join(found)), exit_zero=report.exit_zero
         )
@@ -103,7 +102,9 @@ class _Text:
         if path:
             yield from self.said(f"{path}{tail}", "        ", "      ")
         for chained in hook.chained:
-            yield from self.said(f"it has run {chained} too", "        ", "      ")
+            raised = hook.chained_raised.get(chained)
+            end = f", which raised {raised.type}" if raised is not None else ""
+            yield from self.said(f"it has run {chained} too{end}", "        ", "      ")
 
     def candidates(self, startup: Startup) -> Iterator[str]:
         found = startup.walk.candidates if startup.walk is not None else ()

@@ -12,6 +12,7 @@ from typing import Any
 from envprobe import redact
 from envprobe.report import findings, pretty
 from envprobe.report.trace_model import Report, title
+from envprobe.startup import lines
 from envprobe.startup.result import Change, Child, Effects, Hook, Startup
 from envprobe.startup.target import Target
 from envprobe.startup.traced import Answer
@@ -97,6 +98,10 @@ def _walk(walk: Walk | None) -> dict[str, Any] | None:
     if walk is None:
         return None
     one: dict[str, Any] = _plain(dataclasses.asdict(walk))
+    for file, shown in zip(walk.files, one["files"], strict=True):
+        shown["lines"] = [
+            [number, redact.show_text(lines.outline(text))] for number, text in file.lines
+        ]
     return one
 
 

@@ -9,14 +9,16 @@ from envprobe.checks.finding import Severity
 from envprobe.checks.registry import Result
 from envprobe.checks.trace.about import TraceContext
 from envprobe.checks.verdict import Verdict
+from envprobe.model import Confidence
 from envprobe.startup.result import Hook, Outcome
 from envprobe.startup.traced import Answer
-from envprobe.startup.types import Asked
+from envprobe.startup.types import Asked, Question
 
 TITLES: Final = {
     Asked.GIVEN: "what this interpreter runs at its start",
     Asked.RAN: "what this process ran at its start",
     Asked.NEXT: "what its next spawned child will run",
+    Asked.AGAIN: "what a start of this process would run now",
 }
 
 
@@ -34,7 +36,24 @@ class Report:
 
 def title(answer: Answer) -> str:
     """Return what an answer says, in words."""
-    return ", and ".join(TITLES[question.asked] for question in answer.questions)
+    return ", and ".join(_title(question) for question in answer.questions)
+
+
+def _title(question: Question) -> str:
+    inferred = question.asked is Asked.RAN and question.confidence is Confidence.INFERRED
+    return TITLES[question.asked] + (" (inferred)" if inferred else "")
+
+
+def headline(report: Report) -> str:
+    """Return in one sentence what runs, or what the memory of the process says where it decides."""
+    traced = report.context.traced
+    found = [summary(traced.answers[0])]
+    asked = {question.asked for question in traced.answers[0].questions}
+    if Asked.AGAIN in asked and traced.target is not None and traced.target.loaded is not None:
+        held = traced.target.loaded.get("sitecustomize") or "no sitecustomize"
+        found = [f"the process has loaded {held}", f"a start now: {found[0]}"]
+    found += [f"in its next child {summary(one)}" for one in traced.answers[1:]]
+    return "; ".join(found)
 
 
 def summary(answer: Answer) -> str:
@@ -55,7 +74,7 @@ WORDS: Final = {
     Outcome.RAN: "ran to its end",
     Outcome.RAISED: "raised",
     Outcome.SILENT: "failed in silence",
-    Outcome.NAMESPACE: "is a directory without code",
+    Outcome.NAMESPACE: "nothing was executed",
     Outcome.ENDED: "ended the interpreter",
     Outcome.STOPPED: "had to be stopped",
     Outcome.DISABLED: "disabled",
@@ -70,7 +89,8 @@ def told(hook: Hook) -> str:
     text = WORDS[hook.outcome]
     if hook.raised is not None and hook.raised.type:
         where = f" at {hook.raised.file}:{hook.raised.line}" if hook.raised.file else ""
-        text += f" {hook.raised.type}{where}"
+        between = " " if hook.outcome is Outcome.RAISED else ": "
+        text += f"{between}{hook.raised.type}{where}"
     elif hook.reason:
         text += f": {hook.reason}"
     return text

@@ -20,8 +20,10 @@ from envprobe.cpython.faults import NoPython, NotRunning, UnknownBuild
 from envprobe.errors import UsageError
 from envprobe.model import EnvironmentStatus, View
 from envprobe.payload import calibrate
-from envprobe.pythonfacts import AnswerState, Kind
+from envprobe.pythonfacts import AnswerState, Kind, text_of
+from envprobe.report.answers import answer_document
 from tests.programs import interpreters
+from tests.programs.cbuild import build
 from tests.programs.pytarget import (
     PyTarget,
     attached,
@@ -537,6 +539,31 @@ def running(command: Sequence[str], text: str) -> Iterator[int]:
                 stream.close()
 
 
+CREDENTIALS = """
+import collections, os, sys
+login = collections.namedtuple("Login", "user password")("bob", "hunter2pw")
+sys.argv[1:] = ["--api-key", "hunter2pw"]
+os.environ["DB_PASSWORD"] = "hunter2pw"
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("python", interpreters.found(), ids=str)
+def test_what_names_a_credential_is_read_with_it(python: interpreters.Interpreter) -> None:
+    names = {"__main__:login": "password", "sys:argv": "", "os:environ._data": "DB_PASSWORD"}
+    with running([python.path], CREDENTIALS) as pid, attached(pid) as reader:
+        for query, name in names.items():
+            answer = reader.query(query)
+            assert answer.value is not None, query
+            assert name in [text_of(key) or "" for key in answer.value.keys] or not name
+            raw = answer.value.plain()
+            assert "hunter2pw" in str(raw)
+            shown = json.dumps(answer_document(answer, {}, 0.0, unmask=False))
+            assert "hunter2pw" not in shown
+            assert "masked" in shown
+
+
 IMPORTING = """
 import importlib, itertools, os, sys, threading, types
 sys.path.insert(0, FOLDER)
@@ -720,19 +747,40 @@ def test_a_renamed_executable_that_is_gone(tmp_path: Path) -> None:
         assert wrong_answers(target, ["json:loads", "os:environ"]) == ({}, [])
 
 
-def test_a_program_that_is_no_python() -> None:
-    process = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+@contextlib.contextmanager
+def cat(**more: str) -> Iterator[int]:
+    """Start a program that is no Python; its loader is done when it has answered."""
+    process = subprocess.Popen(
+        ["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=clean_environment(**more)
+    )
     try:
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdin.write(b"ready\n")
         process.stdin.flush()
         process.stdout.readline()
-        with pytest.raises(NoPython), attached(process.pid):
-            pass
+        yield process.pid
     finally:
         process.kill()
         process.communicate()
+
+
+def test_a_program_that_is_no_python() -> None:
+    with cat() as pid, pytest.raises(NoPython), attached(pid):
+        pass
+
+
+def test_what_came_before_the_runtime_structure_is_called_old() -> None:
+    """CPython before 3.7 has no `_PyRuntime`: a library that exports what it does have."""
+    library = build("only_environ", "-shared", "-fPIC", "-Wl,--defsym=Py_Initialize=environ")
+    with (
+        cat(LD_PRELOAD=str(library)) as pid,
+        pytest.raises(UnknownBuild, match="a CPython older than") as caught,
+        attached(pid),
+    ):
+        pass
+    assert caught.value.reason.startswith(library.name)
+    assert "3.9 to 3.15" in caught.value.remedy
 
 
 def test_a_version_without_a_layout_is_refused() -> None:
@@ -746,7 +794,8 @@ def test_a_version_without_a_layout_is_refused() -> None:
         attached(pid),
     ):
         pass
-    assert caught.value.remedy
+    assert "older than 3.9" in caught.value.reason
+    assert "--calibrate" not in caught.value.remedy
 
 
 def test_the_hint_at_an_attribute() -> None:
@@ -757,6 +806,11 @@ def test_the_hint_at_an_attribute() -> None:
         answer = reader.query("json.loads")
         assert answer.state is AnswerState.NOT_IMPORTED
         assert "json:loads" in answer.notes[0]
+        for meant in ("json.decoder.JSONDecoder.decode", "json.decoder.JSONDecoder:decode"):
+            answer = reader.query(meant)
+            assert answer.notes == ("did you mean json.decoder:JSONDecoder.decode?",)
+            assert "json.decoder:JSONDecoder.decode" in answer.remedy
+        assert reader.query("json.nothing.at.all").notes == ()
         builtin = reader.query("os:getcwd")
         assert builtin.kind is Kind.CALLABLE
         assert builtin.function is not None

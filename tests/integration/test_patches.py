@@ -90,10 +90,8 @@ def tree(hooks: Hooks) -> Iterator[TitledTree]:
 
 
 def test_a_file_is_as_good_as_a_module(tree: TitledTree, hooks: Hooks) -> None:
-    # The class of an instance is known by its name only.
-    queries = [query for query in QUERIES if query != "engine:kernels"]
     for source in (hooks.hook.parent, hooks.kernels):
-        run = cli.judge("--pid", str(tree.root), *patches(source, queries))
+        run = cli.judge("--pid", str(tree.root), *patches(source))
         assert (run.code, run.pids("patch-missing")) == (1, {tree.worker(1)})
         assert run.findings("patch-unknown") == []
     beside = f"{hooks.hook.parent}2"
@@ -301,6 +299,65 @@ def test_a_decorated_patch_and_one_that_a_stranger_wraps(tmp_path: Path) -> None
         assert (run.code, finding["pids"]) == (3, [tree.worker(0)])
         assert "which holds my_kernels.attn.static" in finding["message"]
         assert run.findings("patch-missing") == []
+
+
+LIES = """
+import functools, types
+import engine, my_kernels.attn as kernels
+
+def said(thing):
+    thing.__module__ = "my_kernels.attn"
+    return thing
+
+class Called:
+    def __init__(self, inner):
+        self.inner = inner
+    def __call__(self):
+        return self.inner()
+
+class Descriptor(Called):
+    __call__ = None
+    def __get__(self, instance, owner=None):
+        return self.inner
+
+engine.Names = said(type("Names", (), {"run": engine.function}))
+engine.instance = engine.Names()
+engine.code = types.FunctionType(engine.function.__code__, vars(kernels))
+engine.space = types.FunctionType(engine.function.__code__, {"__name__": "my_kernels.attn"})
+engine.nothing = said(type("Nothing", (engine.Backend,), {}))
+engine.Backend.called = Called(kernels.static)
+engine.Backend.descriptor = Descriptor(kernels.static)
+engine.Backend.setter = property(None, kernels.plain)
+engine.Backend.read = property(vars(engine.Base)["inherited"], kernels.plain)
+engine.Backend.method = functools.partialmethod(kernels.part, 1)
+engine.Backend.kept = functools.cached_property(kernels.plain)
+engine.Backend.dispatched = functools.singledispatchmethod(kernels.plain)
+engine.Backend.original = functools.partialmethod(engine.function, 1)
+engine.Backend.registered = functools.singledispatchmethod(engine.function)
+"""
+TRUTH = {
+    "unknown": (
+        *("Names", "instance", "code", "space", "nothing", "Backend.called"),
+        *("Backend.descriptor", "Backend.setter", "Backend.registered"),
+    ),
+    "holds": ("Backend.method", "Backend.kept", "Backend.dispatched"),
+    "broken": ("Backend.original", "Backend.read"),
+}
+
+
+def test_names_that_lie_and_objects_that_hide_are_never_sure(tmp_path: Path) -> None:
+    hooks = written(tmp_path, LIES)
+    with TitledTree(workers=1, env={"PYTHONPATH": hooks.path}) as tree:
+        pid, names = tree.worker(0), [name for found in TRUTH.values() for name in found]
+        queries = [f"engine:{name}" for name in names]
+        for source in ("my_kernels", str(hooks.kernels.parent)):
+            run = cli.judge("--pid", str(tree.root), *patches(source, queries))
+            told = {query: statuses(run, query) for query in queries}
+            expected = {
+                f"engine:{name}": {pid: status} for status, found in TRUTH.items() for name in found
+            }
+            assert told == expected, source
+            assert (run.code, run.pids("patch-missing")) == (1, {pid})
 
 
 @pytest.mark.parametrize("given", ["", PLAIN, f"{PLAIN}=", f"{PLAIN}=a b", f"{PLAIN}=a/b", ".=x"])

@@ -74,7 +74,7 @@ def check(tree: TitledTree, case: Case) -> Run:
     assert errors == [(slug, case.variable, set(concerned))]
     for pid in concerned:
         assert tree.truth[pid][case.variable] == (OFF if changed else None)
-        found = run.spans(pid, case.variable)[-1]
+        found = run.arriving(pid, case.variable)[-1]
         assert _as_case(tree, pid, found) == (
             case.change,
             case.before,
@@ -222,7 +222,7 @@ def test_set_in_the_parent_after_the_spawn(wiped: TitledTree, intact: TitledTree
         assert run.code == 1
         assert run.pids("env-missing", name) == set(tree.workers())
         for number, pid in enumerate(tree.workers()):
-            came, lost = run.spans(pid, name)
+            came, lost = run.arriving(pid, name)
             causes, after = {LATE, DROPPED, PROGRAM}, OWN_EXEC
             if unread:
                 causes |= {WORKER}
@@ -306,7 +306,7 @@ def test_forked_before_the_parent_set_it(forked: TitledTree) -> None:
     forks, served = [forked.worker(0)], [forked.worker(3)]
     assert run.code == 1
     assert run.pids("env-missing", "NCCL_Y_LATE") == {*forks, *served}
-    found = _as_case(forked, forks[0], run.spans(forks[0], "NCCL_Y_LATE")[-1])
+    found = _as_case(forked, forks[0], run.arriving(forks[0], "NCCL_Y_LATE")[-1])
     assert found == ("lost", ROOT_LIBC, OWN_LIBC, {FORKED, WORKER}, "inferred")
 
 
@@ -315,7 +315,7 @@ def test_a_forkserver_that_started_before_the_change(forked: TitledTree) -> None
     served = forked.worker(3)
     assert run.code == 1
     assert run.pids("env-missing", "NCCL_Y_FROZEN") == {served}
-    found = _as_case(forked, served, run.spans(served, "NCCL_Y_FROZEN")[-1])
+    found = _as_case(forked, served, run.arriving(served, "NCCL_Y_FROZEN")[-1])
     assert found == ("lost", ROOT_LIBC, ("forkserver", "exec"), {FROZEN, DROPPED}, "inferred")
 
 
@@ -375,7 +375,7 @@ def test_a_main_thread_that_has_left(odd: TitledTree) -> None:
     assert run.code == 1
     assert run.pids("env-wrong-value", "NCCL_Z_TURNED_OFF") == {pid}
     assert run.pids("env-missing", "NCCL_Z_TURNED_OFF") == {odd.worker(1)}
-    found = _as_case(odd, pid, run.spans(pid, "NCCL_Z_TURNED_OFF")[-1])
+    found = _as_case(odd, pid, run.arriving(pid, "NCCL_Z_TURNED_OFF")[-1])
     assert found == (case.change, case.before, case.after, set(case.causes), "inferred")
     assert run.process(pid)["ended"] is False
     assert run.process(pid)["role"]["label"] == "scheduler TP2"
@@ -418,7 +418,7 @@ def test_set_live_only_is_too_late_for_what_is_read_at_the_start(
     assert [(one["check"], one["severity"], one["pids"]) for one in run.loud(late.reports)] == [
         ("set-too-late", "error", [pid])
     ]
-    found = _as_case(late, pid, run.spans(pid, name)[-1])
+    found = _as_case(late, pid, run.arriving(pid, name)[-1])
     assert found == ("appeared", OWN_EXEC, OWN_LIBC, {STARTED}, "proved")
     assert [run.text(one, name) for one in late.workers()] == ["1", "1"]
 
@@ -433,7 +433,7 @@ def test_set_live_only_may_be_too_late_for_what_is_read_at_first_use(late: Title
             (each["check"], each["severity"], each["pids"], each["undetermined"])
             for each in one.loud(late.reports)
         ] == [("set-late-unproven", "warning", [pid], undetermined)]
-    found = _as_case(late, pid, run.spans(pid, "NCCL_DEBUG")[-1])
+    found = _as_case(late, pid, run.arriving(pid, "NCCL_DEBUG")[-1])
     assert found == ("appeared", OWN_EXEC, OWN_LIBC, {STARTED}, "proved")
 
 

@@ -122,7 +122,7 @@ def missing_workers(run: Run) -> dict[str, Any]:
 
 
 def test_fewer_workers_at_the_timeout(gap: TitledTree) -> None:
-    run = cli.judge("--pid", str(gap.root), "--wait=3", "--timeout=0.1")
+    run = cli.judge("--pid", str(gap.root), "--wait=3", "--timeout=1")
     finding = missing_workers(run)
     assert (run.code, finding["severity"], finding["undetermined"]) == (1, "error", False)
     assert set(finding["pids"]) == set(gap.workers())

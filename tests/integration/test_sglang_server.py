@@ -11,6 +11,7 @@ import psutil
 import pytest
 
 from tests.programs import cli
+from tests.programs.patchhooks import Hooks, lazy, written
 from tests.programs.sglang_server import SglangError, SglangServer, find_environment
 
 pytestmark = pytest.mark.sglang
@@ -23,6 +24,21 @@ NCCL_VARIABLES = {
     "NCCL_MAX_NCHANNELS": "8",
     "NCCL_BUFFSIZE": "8388608",
 }
+TRITON = "sglang.srt.layers.attention.triton_backend"
+KERNELS = """
+    import functools
+
+
+    def install(module):
+        backend = module.TritonAttnBackend
+        original = backend.forward_extend
+
+        @functools.wraps(original)
+        def forward_extend(self, *args, **kwargs):
+            return original(self, *args, **kwargs)
+
+        backend.forward_extend = forward_extend
+"""
 
 
 @pytest.fixture(scope="module")
@@ -37,12 +53,15 @@ def sglang_directory() -> Path:
 
 
 @pytest.fixture(scope="module")
-def server(
-    sglang_directory: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[SglangServer]:
+def hooks(tmp_path_factory: pytest.TempPathFactory) -> Hooks:
+    return written(tmp_path_factory.mktemp("patched"), lazy(TRITON), KERNELS)
+
+
+@pytest.fixture(scope="module")
+def server(sglang_directory: Path, hooks: Hooks) -> Iterator[SglangServer]:
     environment = {
         **NCCL_VARIABLES,
-        "PYTHONPATH": str(tmp_path_factory.mktemp("sitedir")),
+        "PYTHONPATH": str(hooks.hook.parent),
         "CUDA_DEVICE_MAX_CONNECTIONS": "1",
     }
     with SglangServer(sglang_directory, environment) as running:
@@ -122,6 +141,22 @@ def test_what_sglang_writes_itself_is_found_in_the_parent(server: SglangServer) 
         assert (span.before, span.after) == ((server.pid, "exec"), (server.pid, "libc"))
         assert span.causes == {"changed-in-parent"}
         assert "_set_envs_and_config" in span.writer
+
+
+def test_a_lazy_hook_has_patched_the_real_backend(server: SglangServer, hooks: Hooks) -> None:
+    extend, decode = (f"{TRITON}:TritonAttnBackend.forward_{way}" for way in ("extend", "decode"))
+    asked = ("--pid", str(server.pid), "--deadline=20", f"--patch={extend}=my_kernels")
+    run = cli.workers(*asked)
+    (stated,) = run.scan["patches"]
+    assert (run.code, run.loud(processes(server).values())) == (0, [])
+    assert [one["pid"] for one in stated["processes"]] == schedulers(server)
+    for one in stated["processes"]:
+        assert one["status"] == "holds"
+        assert f"({hooks.kernels}:" in one["found"]
+    run = cli.workers(*asked, f"--patch={decode}={hooks.hook.parent}")
+    (finding,) = run.findings("patch-missing")
+    assert (run.code, finding["pids"]) == (1, schedulers(server))
+    assert f"it holds the original, {TRITON}." in finding["message"]
 
 
 def test_the_server_answers_while_it_is_scanned(server: SglangServer) -> None:

@@ -41,10 +41,10 @@ def options(monkeypatch: pytest.MonkeyPatch) -> list[cli_workers.Options]:
 
 def test_every_option_arrives(options: list[cli_workers.Options]) -> None:
     arguments = (
-        "workers --pid 7 --match a* --match b* --expect A=1 --expect !B --var X* --config c.toml"
-        " --wait 8 --wait detokenizer=1 --timeout 9 --save-facts f --format json -o text=t"
-        " --output json=j --fail-on warning --exit-zero --allow-unknown EP001 --strict --show-all"
-        " --unmask --deadline 3.5"
+        "workers --pid 7 --match a* --match b* --expect A=1 --expect !B --patch m:f=k --var X*"
+        " --config c.toml --wait 8 --wait detokenizer=1 --timeout 9 --save-facts f --format json"
+        " -o text=t --output json=j --fail-on warning --exit-zero --allow-unknown EP001 --strict"
+        " --show-all --unmask --deadline 3.5"
     )
     assert cli.run(arguments.split()) == 1
     assert options == [
@@ -52,6 +52,7 @@ def test_every_option_arrives(options: list[cli_workers.Options]) -> None:
             pid=7,
             match=("a*", "b*"),
             expect=("A=1", "!B"),
+            patch=("m:f=k",),
             var=("X*",),
             config="c.toml",
             wait=("8", "detokenizer=1"),
@@ -154,6 +155,39 @@ def test_a_configuration_in_the_current_directory_is_used(
     assert config.workers == {"scheduler": 2}
 
 
+def test_patches_of_the_file_and_of_the_command_line_are_joined(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "envprobe.toml").write_text('[expect.patch]\n"a:f" = "x"\n"b:f" = "x"\n')
+    monkeypatch.chdir(tmp_path)
+    config = cli_workers._config(cli_workers.Options(patch=("b:f=y", "c:f=/z")))
+    assert [(one.query, one.source) for one in config.patches] == [
+        ("a:f", "x"),
+        ("b:f", "y"),
+        ("c:f", "/z"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("file", "patch", "says"),
+    [
+        ("", "a :f=x", "--patch: blanks in the question"),
+        ("", "a:f.=x", "--patch: not a question about a module"),
+        ("", ".a=x", "--patch: not a question about a module"),
+        ('[expect.patch]\n"a:" = "x"', "b:f=x", "envprobe.toml [expect.patch] a:: not a question"),
+    ],
+)
+def test_a_patch_of_what_is_no_question_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, patch: str, says: str
+) -> None:
+    (tmp_path / "envprobe.toml").write_text(file)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError) as caught:
+        cli_workers._config(cli_workers.Options(patch=(patch,)))
+    assert caught.value.message.startswith(says)
+    assert caught.value.remedy
+
+
 # --- waiting --------------------------------------------------------------------------------------
 
 
@@ -235,7 +269,7 @@ def test_an_expected_part_of_a_credential_is_covered_and_still_compares() -> Non
     report = cli_workers.judged(
         (snapshot,), cli_facts.covered(Config(tuple(expected)), (snapshot,))
     )
-    for kind in cli_workers.FORMATS:
+    for kind in cli_workers.REPORT_FORMATS:
         shown = cli_workers.render(report, kind, Presentation())
         assert "topsecret" not in shown
         assert "Tree" in shown

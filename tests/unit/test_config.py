@@ -7,9 +7,18 @@ from pathlib import Path
 import pytest
 
 from envprobe import configfile
-from envprobe.config import Config, Expectation, Rule, combine, did_you_mean
+from envprobe.config import (
+    Config,
+    Expectation,
+    HookExpectation,
+    PatchExpectation,
+    Rule,
+    combine,
+    did_you_mean,
+)
 from envprobe.errors import UsageError
 from envprobe.expectations import parse
+from envprobe.patchexpect import parse_patch
 from tests.programs.requirement import missing
 
 ROLES = ("scheduler", "detokenizer", "worker")
@@ -96,11 +105,35 @@ def test_a_full_file(tmp_path: Path) -> None:
         ("[expect.env]\nA = {contain='topsecret'}", "no key 'contain'", "'contains'"),
         ("[expect.env]\nA = {set=true, contains='topsecret'}", "exactly one rule", ""),
         ("[expect.env]\nA = {}", "exactly one rule", ""),
+        ("[expect.nccl]\nOMP_NUM_THREADS = '1'", "is no variable of NCCL", "[expect.env]"),
+        ("[expect.nccl]\nNCCL_ALGO = {same=true}", "cannot be {same = true}", "[expect.env]"),
+        ("[expect]\nlib = 'topsecret'", "[expect.lib] must be a list of patterns", "lib = ["),
+        ("[expect]\nlib = ['']", "[expect.lib] must be a list of patterns", "lib = ["),
         ("[expect.env]\nA = {set=false}", "set can only be true", "absent"),
         ("[expect.env]\nA = {one-of='topsecret'}", "one-of needs strings", ""),
         ("[expect.env]\nA = {one-of=[]}", "one-of needs strings", ""),
         ("[expect.env]\nA = {one-of=['topsecret', 1]}", "one-of needs strings", ""),
         ("[expect.env]\nPYTHONPATH = {contains='/topsecret:/b'}", "itself a list", ""),
+        ("[expect]\npatch = 3", "[expect.patch] must be a table", "[expect.patch]"),
+        ("[expect.patch]\n'a:f' = 3", "[expect.patch.a:f] must be a string or a table", "from ="),
+        ("[expect.patch]\n'a:f' = {}", "[expect.patch.a:f] needs from, as a string", "from ="),
+        ("[expect.patch]\n'a:f' = {from=3}", "needs from, as a string", "from ="),
+        ("[expect.patch]\n'a:f' = {from='x', role=3}", "needs from, as a string", ""),
+        ("[expect.patch]\n'a:f' = {file='topsecret'}", "no key 'file'", "from"),
+        ("[expect.patch]\n'a:f' = {from='topsecret:f'}", "neither a module nor a path", ""),
+        ("[expect.patch]\n'a:f' = 'topsecret/f.py'", "a path must be absolute", ""),
+        ("[expect.patch]\n'a:f' = ''", "[expect.patch.a:f]: it is not said where", ""),
+        (
+            "[expect.patch]\n'a:f' = {from='x', role='schedulr'}",
+            "[expect.patch.a:f] there is no role 'schedulr'",
+            "'scheduler'",
+        ),
+        ("[expect]\nsitecustomize = 'topsecret'", "[expect.sitecustomize] must be a table", ""),
+        ("[expect.sitecustomize]\n", "needs file or from", "/opt/hooks"),
+        ("[expect.sitecustomize]\nfile='/topsecret'\nfrom='/b'", "needs file or from", ""),
+        ("[expect.sitecustomize]\nfrom='topsecret'", "a path must be absolute", ""),
+        ("[expect.usercustomize]\nfil='/topsecret'", "no key 'fil'", "'file'"),
+        ("[expect.sitecustomise]\nfile='/topsecret'", "no key 'sitecustomise'", "sitecustomize"),
         ('[expect.env]\nA = "topsecret\\u0000"', "NUL", ""),
         ('[expect.env]\n"A B" = "topsecret"', "'A'", ""),
         ("[expect.env]\nA.B = 'topsecret'", "no key 'B'", ""),
@@ -119,6 +152,11 @@ def test_a_full_file(tmp_path: Path) -> None:
         ("[expect.workers]\nscheduler = 0", "[expect.workers.scheduler] must be", "= 8"),
         ("[expect.workers]\nscheduler = 1.5", "[expect.workers.scheduler] must be", "= 8"),
         ("[ignore]\nenv-mising = 'x'", "[ignore] there is no check 'env-mising'", "env-missing"),
+        ("[ignore]\nEP003 = {until=2027-01-31}", "[ignore.EP003] needs reason", "until"),
+        ("[ignore]\nEP003={reason='',until=2027-01-31}", "[ignore.EP003] needs a reason", "why"),
+        ("[ignore]\nEP003={reason='x',until='soon'}", "until must be a day", "2027-01-31"),
+        ("[ignore]\nEP003={reason='x',until=2027-01-31T10:00:00}", "until must be a day", "until"),
+        ("[ignore]\nEP003={reason='x',till=2027-01-31}", "needs reason, and takes until", "until"),
         ("[ignore]\nenv-missing = ''", "[ignore.env-missing] needs a reason", "why"),
         ("[ignore]\nenv-missing = 3", "[ignore.env-missing] needs a reason", "why"),
         ("[ignore]\nenv-missing='x'\nEP003='y'", "env-missing twice", "Keep one"),
@@ -275,6 +313,57 @@ def test_expectations_that_can_both_hold_are_kept(one: str, two: str) -> None:
     assert joined.expectations == (parse(one), parse(two))
 
 
+INSIDE = """
+[expect.patch]
+"pkg.mod:Class.attr" = "my_kernels"
+"pkg.mod:f" = {from = "/opt/kernels", role = "scheduler"}
+
+[expect.sitecustomize]
+file = "/opt/hooks/sitecustomize.py"
+
+[expect.usercustomize]
+from = "/opt/hooks"
+role = "detokenizer"
+"""
+
+
+def test_what_is_expected_inside_the_interpreter(tmp_path: Path) -> None:
+    config = load(written(tmp_path, INSIDE))
+    place = "envprobe.toml [expect."
+    assert config.inside == (
+        PatchExpectation(
+            "pkg.mod:Class.attr", "my_kernels", "", f"{place}patch] pkg.mod:Class.attr"
+        ),
+        PatchExpectation("pkg.mod:f", "/opt/kernels", "scheduler", f"{place}patch] pkg.mod:f"),
+        HookExpectation(
+            "sitecustomize", "/opt/hooks/sitecustomize.py", True, "", f"{place}sitecustomize]"
+        ),
+        HookExpectation(
+            "usercustomize", "/opt/hooks", False, "detokenizer", f"{place}usercustomize]"
+        ),
+    )
+
+
+def test_a_patch_of_the_command_line_replaces_that_of_the_file_for_the_same_role() -> None:
+    file = Config(
+        patches=(PatchExpectation("a:f", "x"), PatchExpectation("a:f", "y", "detokenizer"))
+    )
+    joined = combine(file, patches=[parse_patch("a:f=z"), parse_patch("b:f=z")])
+    assert [(one.query, one.source, one.role) for one in joined.patches] == [
+        ("a:f", "y", "detokenizer"),
+        ("a:f", "z", ""),
+        ("b:f", "z", ""),
+    ]
+
+
+def test_one_attribute_cannot_come_from_two_places() -> None:
+    twice = [parse_patch("a:f=x"), parse_patch("a:f=x")]
+    assert combine(Config(), patches=twice).patches == (PatchExpectation("a:f", "x"),)
+    with pytest.raises(UsageError, match="a:f is expected from two places") as caught:
+        combine(Config(), patches=[parse_patch("a:f=x"), parse_patch("a:f=y")])
+    assert caught.value.remedy
+
+
 def test_the_nearest_word_is_suggested_else_all() -> None:
     assert did_you_mean("schedulr", ROLES) == "Did you mean 'scheduler'?"
     assert did_you_mean("zzz", ROLES) == "Known: detokenizer, scheduler, worker."
@@ -286,3 +375,20 @@ def test_the_parser_of_the_standard_library_is_used(tmp_path: Path) -> None:
     sys.modules.pop("tomli", None)
     load(written(tmp_path, FULL))
     assert "tomli" not in sys.modules
+
+
+def test_what_nccl_and_the_loader_are_expected_to_have(tmp_path: Path) -> None:
+    path = written(
+        tmp_path, '[expect]\nlib = ["*/k.so", "*/k.so"]\n[expect.nccl]\nNCCL_ALGO = "Ring"\n'
+    )
+    config = load(path)
+    (stated,) = config.nccl
+    assert (stated.name, stated.rule, stated.origin) == (
+        "NCCL_ALGO",
+        Rule.EXACT,
+        "envprobe.toml [expect.nccl] NCCL_ALGO",
+    )
+    assert config.expectations == ()
+    joined = combine(config, libraries=["libx.so"])
+    assert [one.pattern for one in joined.libraries] == ["*/k.so", "libx.so"]
+    assert joined.libraries[1].origin == "--expect-lib"

@@ -33,6 +33,26 @@ from envprobe.model import (
     Vanished,
     View,
 )
+from envprobe.ncclfacts import (
+    Libraries,
+    Library,
+    LogState,
+    Membership,
+    NcclLog,
+    Read,
+    Setting,
+)
+from envprobe.pythonfacts import (
+    Answer,
+    AnswerState,
+    Datum,
+    DiskState,
+    FileFact,
+    Inside,
+    Kind,
+    PythonFact,
+    PythonState,
+)
 from envprobe.values import Value
 from tests.programs.trees import TitledTree
 
@@ -72,6 +92,51 @@ ENVIRONMENTS = st.builds(
         entries=st.dictionaries(TEXTS, VALUES, max_size=2),
     ),
 )
+READS = st.builds(
+    Read,
+    name=TEXTS,
+    value=VALUES,
+    wording=TEXTS,
+    source=TEXTS,
+    file=TEXTS,
+    line=st.integers(1, 9),
+    member=st.none() | st.integers(0, 9),
+)
+LOGS = st.builds(
+    NcclLog,
+    state=st.sampled_from(LogState),
+    files=st.lists(TEXTS, max_size=2).map(tuple),
+    reason=TEXTS,
+    host=TEXTS,
+    pid=st.none() | st.integers(1, 9),
+    members=st.lists(
+        st.builds(Membership, communicator=TEXTS, rank=st.integers(0, 9), nranks=st.integers(1, 9)),
+        max_size=2,
+    ).map(tuple),
+    reads=st.lists(READS, max_size=2).map(tuple),
+    settings=st.lists(
+        st.builds(Setting, name=TEXTS, value=VALUES, path=TEXTS, line=st.integers(1, 9)), max_size=2
+    ).map(tuple),
+    written=st.none() | st.floats(0, 4e9),
+)
+LIBRARIES = st.builds(
+    Libraries,
+    nccl=st.lists(
+        st.builds(
+            Library,
+            path=TEXTS,
+            device=st.tuples(st.integers(0, 9), st.integers(0, 9)),
+            inode=st.integers(0, 9),
+            base=st.integers(0, 1 << 47),
+            replaced=st.none() | st.booleans(),
+            version=TEXTS,
+        ),
+        max_size=2,
+    ).map(tuple),
+    plugins=st.lists(TEXTS, max_size=2).map(tuple),
+    named=st.dictionaries(TEXTS, st.lists(TEXTS, max_size=2).map(tuple), max_size=2),
+    whole=st.booleans(),
+)
 ROLES = st.builds(
     Role,
     name=TEXTS,
@@ -100,6 +165,8 @@ PROCESSES = st.builds(
     interpreter=st.none() | st.builds(Interpreter, kind=TEXTS, version=TEXTS),
     secure=st.none() | st.booleans(),
     environments=st.dictionaries(st.sampled_from(View), ENVIRONMENTS, max_size=2),
+    libraries=st.none() | LIBRARIES,
+    nccl=st.none() | LOGS,
 )
 SNAPSHOTS = st.builds(
     Snapshot,
@@ -191,6 +258,64 @@ def test_a_real_snapshot_survives() -> None:
     found = loads(dumps(snapshot).encode())
     assert found == snapshot
     assert set(strange) <= set(found.processes[0].environment(View.LIBC).entries)
+
+
+def test_what_was_read_inside_survives_without_its_credentials() -> None:
+    key = Datum("str", Value(b"password"))
+    kept = Datum("str", Value(b"hunter2-hunter2"), length=15)
+    table = Datum("dict", items=(kept,), keys=(key,), length=1)
+    words = tuple(Datum("str", Value(one)) for one in (b"serve", b"--api-key", b"hunter2-hunter2"))
+    command = Datum("list", items=words, length=3)
+    listed = Answer("pkg:command", AnswerState.VALUE, Kind.VALUE, value=command)
+    secret = Answer("pkg:API_TOKEN", AnswerState.VALUE, Kind.VALUE, value=kept)
+    plain = Answer("pkg:patched", AnswerState.VALUE, Kind.VALUE, value=Datum("int", Value(b"7")))
+    hidden = Answer("pkg:settings", AnswerState.VALUE, Kind.VALUE, value=table)
+    python = PythonFact("3.11.7", "release", "known", argv=("serve", "--api-key", "sk-hunter2"))
+    files = {"/opt/a.py": FileFact("/opt/a.py", DiskState.MISSING)}
+    inside = Inside(PythonState.READ, python, (), (secret, plain, hidden, listed), files, 1.0)
+    process = dataclasses.replace(with_entries({}), inside=inside)
+    snapshot = dataclasses.replace(bare(), processes=(process,))
+    written = dumps(snapshot)
+    assert "hunter2" not in written
+    (back,) = loads(written.encode()).processes
+    assert back.inside is not None
+    assert back.inside.files == files
+    assert back.inside.answers[1] == plain
+    assert back.inside.answers[0].value is not None
+    assert back.inside.answers[0].value.value == kept.value
+    assert back.inside.answers[0].value.plain() is None
+    assert back.inside.answers[2].value is not None
+    assert back.inside.answers[2].value.plain() == {"password": None}
+    assert back.inside.answers[3].value is not None
+    assert back.inside.answers[3].value.plain() == ["serve", "--api-key", None]
+    assert "hunter2" not in dumps(dataclasses.replace(snapshot, processes=(back,)))
+    (open_,) = loads(dumps(snapshot, unmask=True).encode()).processes
+    assert open_ == process
+
+
+def test_values_of_nccl_s_files_are_masked_by_their_names() -> None:
+    token = Setting("NCCL_X_TOKEN", Value(b"hunter2hunter2"), "/etc/nccl.conf", 1)
+    read = Read("NCCL_X_PASSWORD", Value(b"hunter2-hunter2"), "text", "environment", "/l", 1)
+    log = NcclLog(LogState.JOINED, reads=(read,), settings=(token,))
+    process = dataclasses.replace(with_entries({}), nccl=log)
+    snapshot = dataclasses.replace(bare(), processes=(process,))
+    written = dumps(snapshot)
+    assert "hunter2" not in written
+    (back,) = loads(written.encode()).processes
+    assert back.nccl is not None
+    assert back.nccl.settings[0].value.hidden
+    assert back.nccl.reads[0].value == read.value
+
+
+def test_reads_of_nccl_beyond_the_bound_on_secrets_are_left_out() -> None:
+    reads = tuple(
+        Read(f"NCCL_TOKEN_{one}", Value(b"hunter%dhunter" % one), "text", "env", "/l", 1)
+        for one in range(factsfile.MAX_SECRETS + 3)
+    )
+    process = dataclasses.replace(with_entries({}), nccl=NcclLog(LogState.JOINED, reads=reads))
+    (back,) = loads(dumps(dataclasses.replace(bare(), processes=(process,))).encode()).processes
+    assert back.nccl is not None
+    assert len(back.nccl.reads) == factsfile.MAX_SECRETS
 
 
 def test_secrets_are_masked_and_still_compare() -> None:

@@ -30,6 +30,7 @@ def test_parse(text: str, module: str, path: tuple[str, ...]) -> None:
     "text",
     [
         *("", ":", "json:", ":name", "json:a..b", "json:.a", "a..b", ".a", "a.", " json"),
+        *("a:b:c", "a:HF()", "a:HF=my", "a b", "a:b c", "a:b[0]"),
         *("json: a", "a" * 5000, "m:" + ".".join("a" * 40)),
     ],
 )

@@ -1,0 +1,261 @@
+"""The command line of `unit` without a manager: files, command lines, formats, wrong usage."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from envprobe import tables
+from tests.programs.envprobe_cli import environment, envprobe
+
+PYTHON = os.path.realpath(sys.executable)
+WAIT = f'ExecStart={PYTHON} -c "import signal; signal.pause()"'
+
+
+def _json(*arguments: str, **more: str) -> Any:
+    ran = envprobe("unit", "--format", "json", *arguments, env=environment(**more))
+    found = json.loads(ran.stdout)
+    jsonschema.Draft202012Validator(tables.load("unit.schema")).validate(found)
+    assert ran.returncode == found["verdict"]["exit"]
+    return found
+
+
+def _file(folder: Path, *lines: str, start: str = WAIT) -> str:
+    path = folder / "sgl.service"
+    path.write_text("\n".join(["[Service]", *lines, start, ""]))
+    return str(path)
+
+
+def _checks(found: Any) -> set[str]:
+    return {one["check"] for one in found["findings"]}
+
+
+LINES = [
+    ("Environment=NCCL_ALGO = Ring", "unit-word-ignored", "NCCL_ALGO"),
+    ("Environment=export NCCL_ALGO=Ring", "unit-word-ignored", None),
+    ("Environment=NCCL_ALGO=Ring Tree", "unit-word-ignored", "NCCL_ALGO"),
+    ("Environment=NCCL_ALGO=Ring # why", "unit-word-ignored", "NCCL_ALGO"),
+    ("Environment=NCCL_DEBUG_FILE=/x.%z", "unit-word-ignored", "NCCL_DEBUG_FILE"),
+    ('Environment="NCCL_ALGO=Ring', "unit-word-ignored", None),
+    ("Environment=PYTHONPATH=/a:$PYTHONPATH", "unit-dollar-literal", "PYTHONPATH"),
+    ("Environment=NCCL_DEBUG_FILE=/x.%h.%p", "unit-specifier", "NCCL_DEBUG_FILE"),
+    ("Enviroment=A=1", "unit-line-ignored", None),
+    ("Environment A=1", "unit-line-ignored", None),
+    ("[Unit]\nEnvironment=A=1\n[Service]", "unit-line-ignored", None),
+    ("[Servce]\nEnvironment=A=1\n[Service]", "unit-line-ignored", None),
+    ("EnvironmentFile=/nothing/here", "env-file-not-found", None),
+    ('EnvironmentFile="/etc/hostname"', "env-file-not-found", None),
+    ("EnvironmentFile=nccl.env", "env-file-not-found", None),
+    ("Environment=A=1\nUnsetEnvironment=A", "variable-removed", "A"),
+    ("ExecStart=/bin/true", "exec-line-odd", None),
+]
+
+
+def _by_file(found: Any, path: str) -> list[dict[str, Any]]:
+    return [one for one in found["findings"] if one["who"].startswith(f"{path}:")]
+
+
+def test_each_line_that_is_not_what_it_looks_is_an_error(tmp_path: Path) -> None:
+    units = []
+    for number, (line, _, _) in enumerate(LINES):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        units.append(_file(folder, line))
+    found = _json("--allow-unknown=launch-unknown", *units)
+    assert found["verdict"]["exit"] == 1
+    for unit, (line, check, variable) in zip(units, LINES, strict=True):
+        told = [one for one in _by_file(found, unit) if one["severity"] == "error"]
+        assert {(one["check"], one["variable"]) for one in told} == {(check, variable)}, line
+
+
+FILE_LINES = [
+    ("export A=1", "env-file-line-ignored", "error"),
+    ("A-B=1", "env-file-line-ignored", "error"),
+    ("A 1", "env-file-line-ignored", "error"),
+    ("A=$HOME/x", "env-file-not-shell", "error"),
+    ("A=1 # note", "env-file-not-shell", "error"),
+    ('A="1', "env-file-not-shell", "error"),
+    ('A="1" 2', "env-file-not-shell", "warning"),
+    ("A=a'b'", "env-file-not-shell", "warning"),
+    ("A=a\\b", "env-file-not-shell", "warning"),
+    ("A=%%h", "env-file-not-shell", "warning"),
+    ("# x \\\nB=1", "env-file-not-shell", "warning"),
+]
+
+
+def test_each_line_of_an_environment_file(tmp_path: Path) -> None:
+    files = [tmp_path / f"{number}.env" for number, _ in enumerate(FILE_LINES)]
+    for path, (line, _, _) in zip(files, FILE_LINES, strict=True):
+        path.write_text(f"OK=1\n{line}\n")
+    found = _json(_file(tmp_path, *(f"EnvironmentFile={path}" for path in files)))
+    for path, (line, check, severity) in zip(files, FILE_LINES, strict=True):
+        told = {(one["check"], one["severity"], one["who"]) for one in found["findings"]}
+        assert (check, severity, f"{path}:2") in told, line
+
+
+def test_a_plain_unit_holds_and_an_unreadable_file_does_not(tmp_path: Path) -> None:
+    path = tmp_path / "x.env"
+    path.write_text("# fine\nNCCL_ALGO=Ring\nB='a $x'\n")
+    unit = _file(tmp_path, "Environment=C=1", f"EnvironmentFile={path}")
+    found = _json(unit, "--expect", "NCCL_ALGO=Ring", "--expect", "C=1")
+    assert (found["verdict"]["exit"], found["findings"]) == (0, [])
+    path.unlink()
+    path.mkdir()
+    found = _json(unit, "--expect", "C=1")
+    assert found["verdict"]["exit"] == 3
+    assert _checks(found) == {"declared-unknown", "declared-unexpected"}
+    assert all(one["undetermined"] for one in found["findings"])
+    accepted = ["--allow-unknown=declared-unknown", "--allow-unknown=declared-unexpected"]
+    assert _json(unit, *accepted)["verdict"]["exit"] == 0
+
+
+def test_drop_ins_beside_the_file_and_given_with_it(tmp_path: Path) -> None:
+    unit = _file(tmp_path, "Environment=A=unit B=unit C=unit")
+    (tmp_path / "sgl.service.d").mkdir()
+    (tmp_path / "sgl.service.d" / "20.conf").write_text("[Service]\nEnvironment=B=twenty\n")
+    extra = tmp_path / "30.conf"
+    extra.write_text("[Service]\nEnvironment=C=thirty\n")
+    found = _json(unit, str(extra), "--expect=A=unit", "--expect=B=twenty", "--expect=C=thirty")
+    assert found["verdict"]["exit"] == 0
+    assert _checks(found) == {"entry-overridden"}
+    entry = {one["name"]: one for one in found["definitions"][0]["entries"]}["C"]
+    assert entry["place"] == {"file": str(extra), "line": 2}
+    assert [one["value"] for one in entry["overrides"]] == [{"text": "unit"}]
+
+
+def test_the_launch_of_the_story_is_refused_from_its_file_alone(tmp_path: Path) -> None:
+    script = tmp_path / "serve.py"
+    script.write_text(
+        'import runpy\nrunpy.run_module("sglang.launch_server", run_name="__main__")\n'
+    )
+    found = _json(_file(tmp_path, start=f"ExecStart={PYTHON} {script} --tp 8"))
+    (one,) = found["findings"]
+    assert (found["verdict"]["exit"], one["check"]) == (1, "main-guard-missing")
+    assert one["message"].startswith(f"{script}:2: runpy.run_module")
+    found = _json(_file(tmp_path, "Environment=PYTHONPATH=/x", start=f"ExecStart={PYTHON} -I x.py"))
+    assert "python-ignores-variables" in _checks(found)
+
+
+@pytest.mark.parametrize(
+    ("start", "check", "code"),
+    [
+        ("/usr/bin/sudo -u nobody {python} -c pass", "lost-in-launch", 1),
+        ("/usr/bin/env -i {python} -c pass", "lost-in-launch", 1),
+        ("/usr/bin/docker run --gpus all image:1 python3 x.py", "env-stops-at-container", 1),
+        ("/bin/bash -c 'export A=$$(date); exec {python} -c pass'", "launch-unknown", 3),
+        ("/bin/bash -lc 'exec {python} -c pass'", "lost-in-launch", 3),
+    ],
+)
+def test_what_is_lost_on_the_way_to_the_interpreter(
+    tmp_path: Path, start: str, check: str, code: int
+) -> None:
+    unit = _file(
+        tmp_path,
+        "Environment=PYTHONPATH=/opt/hooks",
+        start="ExecStart=" + start.format(python=PYTHON),
+    )
+    found = _json(unit)
+    assert (found["verdict"]["exit"], check in _checks(found)) == (code, True), found["findings"]
+
+
+def test_docker_with_what_it_passes_and_the_image_holds(tmp_path: Path) -> None:
+    start = "ExecStart=/usr/bin/docker run -e NCCL_ALGO -e PYTHONPATH image:1 python3 x.py"
+    unit = _file(tmp_path, "Environment=PYTHONPATH=/opt/hooks NCCL_ALGO=Ring", start=start)
+    assert _json(unit)["findings"] == []
+
+
+def test_a_command_line_and_other_definitions(tmp_path: Path) -> None:
+    found = _json("--", "env", "NCCL_ALGO=Ring", PYTHON, "-c", "pass", PYTHONPATH="/opt/hooks")
+    assert found["verdict"]["exit"] == 0
+    assert found["definitions"][0]["origin"] == "command"
+    env = tmp_path / "x.env"
+    env.write_text('NCCL_ALGO="Ring"\n')
+    compose = tmp_path / "compose.json"
+    services = {"sgl": {"environment": {"NCCL_ALGO": "Ring"}, "command": ["python3", "x.py"]}}
+    compose.write_text(json.dumps({"services": services}))
+    pod = tmp_path / "pod.json"
+    container = {"name": "c", "env": [{"name": "A", "value": "$(B)"}], "command": ["python3", "x"]}
+    spec = {"enableServiceLinks": False, "containers": [container]}
+    pod.write_text(json.dumps({"kind": "Pod", "metadata": {"name": "p"}, "spec": spec}))
+    found = _json("--env-file", str(env), "--compose", str(compose), "--kube", str(pod))
+    assert found["verdict"]["exit"] == 1
+    assert _checks(found) == {"env-file-not-shell", "pod-reference-literal"}
+    assert [one["origin"] for one in found["definitions"]] == ["env-file", "compose", "pod"]
+    inspect = tmp_path / "inspect.json"
+    inspect.write_text(json.dumps([{"Config": {"Env": ["PATH=/usr/bin", "NCCL_ALGO=Tree"]}}]))
+    found = _json("--compose", str(compose), "--image-inspect", str(inspect), "--expect", "!X")
+    assert (found["verdict"]["exit"], found["findings"]) == (0, [])
+
+
+def test_a_manifest_in_yaml_with_its_service_and_config(tmp_path: Path) -> None:
+    manifest = tmp_path / "sgl.yaml"
+    manifest.write_text(
+        "apiVersion: v1\nkind: Service\nmetadata: {name: vllm}\n"
+        "spec: {clusterIP: 10.0.0.7, ports: [{port: 8000}]}\n---\n"
+        "kind: ConfigMap\nmetadata: {name: nccl}\ndata: {NCCL_ALGO: Ring}\n---\n"
+        "kind: StatefulSet\nmetadata: {name: sgl}\nspec:\n  template:\n    spec:\n"
+        "      containers:\n      - name: server\n        envFrom: [{configMapRef: {name: nccl}}]\n"
+        "        command: [python3, -m, vllm.entrypoints.openai.api_server]\n"
+    )
+    found = _json("--kube", str(manifest), "--container", "server", "--expect", "NCCL_ALGO=Ring")
+    assert (found["verdict"]["exit"], _checks(found)) == (0, {"pod-service-link"})
+    (one,) = found["findings"]
+    assert (one["variable"], one["severity"]) == ("VLLM_PORT", "warning")
+    assert found["definitions"][0]["subject"] == "StatefulSet/sgl/server"
+    ran = envprobe("unit", "--kube", str(manifest), "--container", "other")
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert "there is no container other in it" in ran.stderr
+
+
+def test_values_cannot_break_the_report_and_secrets_stay_in(tmp_path: Path) -> None:
+    unit = _file(
+        tmp_path,
+        "Environment=API_KEY=hunter2hunter2 HF_TOKEN = hunter3hunter3 hunter4hunter4",
+        'Environment="NCCL_X=\\x1b[31m::error::x"',
+        "hunter5hunter5",
+        start=f"ExecStart={PYTHON} -c pass --api-key hunter6hunter6",
+    )
+    for kind in ("text", "json"):
+        ran = envprobe("unit", unit, "--format", kind, "--show-all")
+        assert ran.returncode == 1
+        assert "\x1b" not in ran.stdout
+        assert not any(line.lstrip().startswith("::") for line in ran.stdout.splitlines())
+        for number in "23456":
+            assert f"hunter{number}" not in ran.stdout + ran.stderr, number
+    assert "hunter2hunter2" in envprobe("unit", unit, "--unmask").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        ((), 2, "nothing was named to look at"),
+        (("--",), 2, "no command follows"),
+        (("/nothing/x.service",), 2, "/nothing/x.service does not exist"),
+        (("/etc",), 2, "/etc is no regular file"),
+        (("x.conf",), 2, "x.conf is a drop-in without its unit"),
+        (("x.socket",), 2, "x.socket is no service"),
+        (("",), 2, "the name of a unit is empty"),
+        (("--kube", "/etc/hostname"), 2, "/etc/hostname"),
+        (("--compose", "/etc/hostname"), 2, "/etc/hostname is no JSON"),
+        (("--service", "x", "--", "true"), 2, "--service needs --compose"),
+        (("--expect", "=", "--", "true"), 2, "="),
+        (("--allow-unknown", "unit-failed", "--", "true"), 2, "nothing would be accepted"),
+    ],
+)
+def test_wrong_usage_is_one_clear_error(arguments: tuple[str, ...], code: int, said: str) -> None:
+    ran = envprobe("unit", *arguments)
+    assert (ran.returncode, ran.stdout) == (code, ""), ran.stderr
+    assert said in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+def test_without_a_manager_a_name_cannot_be_told(tmp_path: Path) -> None:
+    ran = envprobe("unit", "--user", "x", env=environment(XDG_RUNTIME_DIR=str(tmp_path)))
+    assert (ran.returncode, ran.stdout) == (3, "")
+    assert "cannot be asked" in ran.stderr
