@@ -17,7 +17,7 @@ import msgspec
 
 from envprobe.cpython import layouts
 from envprobe.cpython.layouts import Layout
-from envprobe.errors import UndeterminedError
+from envprobe.errors import UndeterminedError, UsageError
 from envprobe.process import program, rootfs
 from envprobe.process.handle import AccessRefused, ProcessGone, ProcessHandle, Unsupported
 from envprobe.process.maps import AddressSpace
@@ -65,8 +65,8 @@ def measure(
 
     `copy` is the path of one of the same build, None for the process's own. `tell` gets the
     sentence that says what is executed, before it is. `deadline`, in seconds, is for each look at
-    files. Raises UndeterminedError with the reason where nothing may be run, or nothing was
-    measured; ProcessGone.
+    files. Raises UsageError where there is no `copy`, UndeterminedError with the reason where
+    nothing may be run, or nothing was measured; ProcessGone.
     """
     chosen = _within(deadline, lambda: _choose(handle, copy))
     tell(
@@ -88,9 +88,13 @@ def _choose(handle: ProcessHandle, copy: str | None) -> Program:
     if copy is None:
         return program.interpreter_of(handle, _NAME_A_COPY)
     path = os.path.realpath(copy)
-    if not os.path.isfile(path) or not os.access(path, os.X_OK):
+    if not os.path.exists(path):
+        raise UsageError(f"--calibrate-with: {copy} is not there", _NAME_A_COPY)
+    # What cannot be read cannot be compared, so that executing it would tell nothing.
+    if not os.path.isfile(path) or not os.access(path, os.X_OK | os.R_OK):
         raise UndeterminedError(
-            f"{copy} is no program that can be executed", "Give --calibrate-with an interpreter."
+            f"{copy} is no program that can be read and executed",
+            "Give --calibrate-with an interpreter.",
         )
     return Program(path, program.rights_of(handle))
 
@@ -168,10 +172,10 @@ def _same_content(first: int, second: int) -> bool:
 def _within(deadline: float, look: Callable[[], T]) -> T:
     """Return what `look` gives, which runs in a child: files may never answer."""
 
-    def guarded(_: None) -> T | UndeterminedError:
+    def guarded(_: None) -> T | UndeterminedError | UsageError:
         try:
             return look()
-        except UndeterminedError as failure:
+        except (UndeterminedError, UsageError) as failure:
             return failure
         except (AccessRefused, Unsupported, ProcessGone, OSError) as failure:
             return UndeterminedError(f"its files cannot be looked at ({failure})", _NAME_A_COPY)
@@ -183,6 +187,6 @@ def _within(deadline: float, look: Callable[[], T]) -> T:
         on_timeout=lambda _: UndeterminedError("its files do not answer", "Give --deadline more."),
         on_crash=lambda _: UndeterminedError("the child that looked at its files ended"),
     )
-    if isinstance(found, UndeterminedError):
+    if isinstance(found, UndeterminedError | UsageError):
         raise found
     return found

@@ -120,7 +120,10 @@ def trace_sitecustomize(
     ] = True,
     expect_winner: Annotated[
         str | None,
-        typer.Option(metavar="PATH", help="This hook must run to its end: a sitecustomize, or what a .pth file imports."),
+        typer.Option(
+            metavar="PATH",
+            help="This hook must run to its end: a sitecustomize, or what a .pth file imports.",
+        ),
     ] = None,
     expect_reach: Annotated[
         list[str] | None,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-import stat
 from typing import TYPE_CHECKING, Final
 
 from envprobe import cli_output, cli_workers, redact
@@ -218,14 +217,12 @@ def _launch(options: Options) -> Launch:
     for name in options.unset:
         environment.pop(name, None)
     cwd = _cwd(options)
-    try:
-        status = os.stat(cwd)
-    except OSError as error:
-        raise UsageError(
-            f"--cwd {cwd} cannot be entered: {error.strerror}", "Give a directory that exists."
-        ) from None
-    if not stat.S_ISDIR(status.st_mode):
+    if not os.path.isdir(cwd):
         raise UsageError(f"--cwd {cwd} is no directory", "Give a directory that exists.")
+    if not os.access(cwd, os.X_OK):
+        raise UsageError(
+            f"--cwd {cwd} may not be entered by this user", "Give another, or run as its owner."
+        )
     return Launch(python="", environment=environment, flags=_flags(options), cwd=cwd)
 
 

@@ -67,7 +67,8 @@ class Note(str, enum.Enum):
 class Written:
     """What was written: `directory` is absolute, `files` are paths, `replaced` those there before.
 
-    `module` is the name under which the hook is imported; `pth`: by a `.pth` file.
+    `module` is the name under which the hook is imported; `pth`: by a `.pth` file. `python` is the
+    interpreter that the site-packages directory belongs to, "" if that is not known.
     """
 
     directory: str
@@ -77,6 +78,7 @@ class Written:
     replaced: tuple[str, ...]
     patches: tuple[Patch, ...]
     notes: tuple[Note, ...]
+    python: str = ""
 
     @property
     def query(self) -> str:
@@ -129,10 +131,21 @@ def write(request: Request) -> Written:
             f"{place} cannot be written: {error.strerror}",
             "Give a directory that you may write to.",
         ) from None
-    notes = tuple(_notes(directory, request.name is not None))
-    return Written(
-        directory, module, request.name is not None, tuple(paths), replaced, request.patches, notes
-    )
+    pth = request.name is not None
+    notes = tuple(_notes(directory, pth))
+    python = _python_of(directory) if pth else ""
+    return Written(directory, module, pth, tuple(paths), replaced, request.patches, notes, python)
+
+
+def _python_of(directory: str) -> str:
+    """Return the interpreter of PREFIX/lib/pythonX.Y/site-packages, "" if there is none."""
+    folder = posixpath.dirname(directory)
+    prefix = posixpath.dirname(posixpath.dirname(folder))
+    for name in (posixpath.basename(folder), "python3", "python"):
+        path = posixpath.join(prefix, "bin", name)
+        if os.access(path, os.X_OK) and os.path.isfile(path):
+            return path
+    return ""
 
 
 def hook_text(patches: tuple[Patch, ...]) -> str:

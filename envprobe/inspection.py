@@ -86,8 +86,9 @@ class Inspection:
 def inspect(request: Request, tell: Callable[[str], None] = lambda line: None) -> Inspection:
     """Ask one process; `tell` gets the sentence that says which foreign code is executed, if any.
 
-    Raises UsageError for a malformed question, TargetGoneError when the process is not or no longer
-    there, UndeterminedError when /proc hides it or when it changes its program all the time.
+    Raises UsageError for a malformed question or a `calibrate_with` that is not there,
+    TargetGoneError when the process is not or no longer there, UndeterminedError when /proc hides
+    it or when it changes its program all the time.
     """
     for query in request.queries:
         Query.parse(query)

@@ -7,7 +7,6 @@ file, or a folder and all below it). Only whole names count: `my_kernels` is not
 from __future__ import annotations
 
 import posixpath
-import re
 from typing import Final
 
 from envprobe.config import HookExpectation, PatchExpectation
@@ -17,8 +16,12 @@ _FORMS: Final = (
     "Write QUERY=PREFIX, such as 'pkg.mod:Class.attr=my_kernels' (a module and all below it) or"
     " 'pkg.mod:Class.attr=/opt/kernels' (a file, or a folder and all below it)."
 )
-_SOURCE: Final = "Write a module such as my_kernels.attention, or an absolute path."
-_ODD: Final = re.compile(r"[\s\0=:*?]")
+_SOURCE: Final = (
+    "Write a module such as my_kernels.attention, or an absolute path: what has a / is a file or a"
+    " folder."
+)
+_PATH: Final = "Write an absolute path, such as /opt/kernels."
+_FILES: Final = (".py", ".pyc", ".pyi", ".so")
 
 
 def parse_patch(text: str, origin: str = "--patch") -> PatchExpectation:
@@ -38,7 +41,8 @@ def checked_source(source: str, where: str) -> str:
         raise UsageError(f"{where}: it is not said where the code must come from", _SOURCE)
     if "/" in source:
         return checked_path(source, where)
-    if _ODD.search(source) or not all(source.split(".")):
+    # Python would import other names as well, but nobody can write them in an import statement.
+    if source.endswith(_FILES) or not all(part.isidentifier() for part in source.split(".")):
         raise UsageError(f"{where}: what is expected is neither a module nor a path", _SOURCE)
     return source
 
@@ -46,7 +50,7 @@ def checked_source(source: str, where: str) -> str:
 def checked_path(path: str, where: str) -> str:
     """Return an absolute path as it was written; UsageError, which does not repeat it."""
     if not path.startswith("/") or "\0" in path or ".." in path.split("/"):
-        raise UsageError(f"{where}: a path must be absolute and without '..'", _SOURCE)
+        raise UsageError(f"{where}: a path must be absolute and without '..'", _PATH)
     return path
 
 

@@ -16,6 +16,12 @@ from envprobe.values import Value
 HOOKS: Final = ("sitecustomize", "usercustomize")
 """The modules that site imports at each start (Lib/site.py)."""
 
+MAIN: Final = frozenset({"__main__", "__mp_main__"})
+"""Names of the module that a process was started with, whatever it is called elsewhere."""
+
+CLASS_RUNS: Final = ("type.__call__", "type.__get__")
+"""Ways (`Wrapped.via`) to what an object's class runs when the object is called or looked up."""
+
 
 class AnswerState(str, enum.Enum):
     """What became of a question: exactly one of these."""
@@ -56,6 +62,13 @@ class ModuleFact:
     spec_name: str | None = None
     search: tuple[str, ...] = ()
     initializing: bool = False
+
+    @property
+    def disputed(self) -> bool:
+        """Whether `__file__` and the origin, which an import sets alike, are two files."""
+        if self.file is None or self.origin is None or "/" not in self.origin:
+            return False
+        return self.file != self.origin
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -125,8 +138,9 @@ class Datum:
 
     `value` holds the text of bool, int and float, UTF-8 (with surrogates passed through) of str,
     and the bytes of bytes. `items` are the members of a list or tuple and the values of a dict,
-    whose keys are `keys`. `length` counts all members, or characters or bytes; `cut` says that not
-    all of them are here. `type_name` is set for a subclass, and for an object that is not simple.
+    whose keys are `keys`; those of a tuple with named fields are the names. `length` counts all
+    members, or characters or bytes; `cut` says that not all of them are here. `type_name` is set
+    for a subclass, and for an object that is not simple.
     """
 
     kind: str
@@ -138,7 +152,7 @@ class Datum:
     type_name: str = ""
 
     def plain(self) -> object:
-        """Return it as a Python object; None stands for what is not simple as well."""
+        """Return it as a Python object; None stands for what is not simple, or hidden, as well."""
         if self.kind == "list":
             return [item.plain() for item in self.items]
         if self.kind == "tuple":
@@ -149,7 +163,7 @@ class Datum:
         return self._scalar()
 
     def _scalar(self) -> object:
-        if self.value is None:
+        if self.value is None or self.value.hidden:
             return None
         raw = self.value.reveal()
         if self.kind == "bytes":
@@ -168,8 +182,10 @@ class Answer:
 
     `module` is the module that the question names, whatever the state, unless it is not imported.
     In state VALUE, `kind` tells what was found: in `found_module`, `type`, `function` or `value`
-    (kinds VALUE and OBJECT). `owner` is the class in whose dict an attribute was found. `address`
-    is that of the object; two answers of one process with one address are one object.
+    (kinds VALUE and OBJECT). Beside a value, `type` is its class, if it has one of its own, and
+    `function` what it is as a callable or descriptor. `owner` is the class in whose dict an
+    attribute was found. `address` is that of the object; two answers of one process with one
+    address are one object.
     """
 
     query: str
@@ -272,18 +288,72 @@ class Inside:
 
 
 def files_of(answer: Answer) -> tuple[str, ...]:
-    """Return the files of code that an answer names, each once, the innermost function's last."""
+    """Return the files of code that an answer names, each once, the innermost function's last.
+
+    Byte code without its source (Lib/importlib, SourcelessFileLoader) names the file that it was
+    compiled from, wherever that was: there the module's own file stands in its place.
+    """
     modules = (answer.found_module, answer.module)
     found = [module.file for module in modules if module is not None]
     if answer.type is not None:
-        found += [answer.type.file, *answer.type.method_files]
+        methods = () if _is_bytecode(answer.type.file) else answer.type.method_files
+        found += [answer.type.file, *methods]
     if answer.function is not None:
-        found += _files_of_callable(answer.function)
+        found += map(_file_of_callable, _chain(answer.function))
     real = (path for path in found if path and not path.startswith("<"))
     return tuple(dict.fromkeys(real))
 
 
-def _files_of_callable(function: CallableFact) -> Iterator[str | None]:
-    yield function.file
+def only_named(answer: Answer) -> frozenset[str]:
+    """Return the paths that code names although its module was loaded from another file.
+
+    They were given to `compile` and need never have existed.
+    """
+    if answer.function is None:
+        return frozenset()
+    modules = (answer.found_module, answer.module)
+    loaded = {module.file for module in modules if module is not None}
+    found = {
+        one.file
+        for one in _chain(answer.function)
+        if one.file and one.globals_file and one.file != one.globals_file
+    }
+    return frozenset(path for path in found if path and path not in loaded)
+
+
+def _chain(function: CallableFact) -> Iterator[CallableFact]:
+    yield function
     for link in function.wraps:
-        yield from _files_of_callable(link.inner)
+        yield from _chain(link.inner)
+
+
+def _is_bytecode(path: str | None) -> bool:
+    return path is not None and path.endswith(".pyc")
+
+
+def _file_of_callable(function: CallableFact) -> str | None:
+    space = function.globals_file
+    return space if function.file is not None and _is_bytecode(space) else function.file
+
+
+def names_of(query: str) -> tuple[str, ...]:
+    """Return the names that decide whether a value is masked: the attributes on the way to it."""
+    _, _, path = query.partition(":")
+    return tuple(path.split("."))
+
+
+def name_of(key: Datum | None) -> tuple[str, ...]:
+    """Return the texts in a dict's key, or in a field's name, which name its value."""
+    if key is None:
+        return ()
+    if key.kind == "tuple":
+        return tuple(name for item in key.items for name in name_of(item))
+    text = text_of(key)
+    return () if text is None else (text,)
+
+
+def text_of(datum: Datum) -> str | None:
+    """Return a string, or bytes as text; None for what is neither."""
+    if datum.kind not in ("str", "bytes") or datum.value is None:
+        return None
+    return datum.value.reveal().decode("utf-8", "replace")

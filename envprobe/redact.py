@@ -13,11 +13,12 @@ import math
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from envprobe import tables
 from envprobe.model import Sentence, Shown
+from envprobe.pythonfacts import Datum, name_of, text_of
 from envprobe.values import Value
 
 VALUE_LIMIT: Final = 200
@@ -182,6 +183,8 @@ _PLAIN_VALUE: Final = re.compile(r"[A-Za-z0-9_./:,+=@%^~*-]+")
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_.%()\[\]/:+-]+")
 _COMMAND_FIRST: Final = re.compile(r"^([^\S\n]*)::", re.M)
 _COMMAND_ANYWHERE: Final = re.compile(r"##(?=\w*\[)")
+_HIDDEN: Final = "SECRET"
+"""The name of what the word before it makes a credential."""
 _REORDERING: Final = frozenset(("R", "AL", "AN"))
 
 
@@ -244,6 +247,24 @@ def mask_words(argv: Iterable[str]) -> list[str]:
     return _mask_words(argv)
 
 
+def members_of(datum: Datum, names: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Datum]]:
+    """Yield the members of a container, and the names that lead to each; both tell credentials.
+
+    A name is a dict's key, a field's name, or the first of a pair. After an option such as
+    --password, and for what tells by itself as a word, it is the option's.
+    """
+    keys: tuple[Datum | None, ...] = datum.keys or (None,) * len(datum.items)
+    if datum.kind == "dict":
+        for key, item in zip(keys, datum.items, strict=True):
+            yield (*names, *name_of(key)), item
+        return
+    if len(datum.items) == 2 and not datum.keys and datum.items[0].kind in ("str", "bytes"):
+        keys = (None, datum.items[0])
+    hidden = _hides_words(text_of(item) or "" for item in datum.items)
+    for key, item, hide in zip(keys, datum.items, hidden, strict=True):
+        yield (*names, *name_of(key), *((_HIDDEN,) if hide else ())), item
+
+
 def show_sentence(sentence: Sentence, *, unmask: bool = False) -> str:
     """Return a sentence as one printable line, its values shown or masked."""
     return "".join(
@@ -289,6 +310,12 @@ def _mask_words(words: Iterable[str]) -> list[str]:
             shown.append("<masked>" if _tells(word) else word)
         before = word if shown[-1] == word else ""
     return shown
+
+
+def _hides_words(words: Iterable[str]) -> list[bool]:
+    """Return of each word of what may be a command line whether all or part of it is masked."""
+    given = list(words)
+    return [shown != word for shown, word in zip(_mask_words(given), given, strict=True)]
 
 
 def _is_hidden_by(option: str, word: str) -> bool:

@@ -9,7 +9,7 @@ from envprobe.checks import hooked, who
 from envprobe.checks.finding import Check, Context, Finding, Severity
 from envprobe.checks.hooked import Hooked
 from envprobe.checks.patched import Status
-from envprobe.model import EdgeKind, Process, Sentence, State, View
+from envprobe.model import Confidence, EdgeKind, Process, Reading, Sentence, Shown, State, View
 from envprobe.patchexpect import normal
 from envprobe.pythonfacts import HOOKS, PythonFact
 from envprobe.routes.types import Launch
@@ -17,13 +17,23 @@ from envprobe.routes.types import Launch
 
 def _run(context: Context) -> Iterator[Finding]:
     broken = [one for one in context.once(hooked.outcomes) if one.status is Status.BROKEN]
-    for group in who.folded(broken, lambda one: (one.expectation, one.found)).values():
+    groups = who.folded(broken, lambda one: (one.expectation, one.found, _cause(context, one)))
+    for group in groups.values():
         yield _unexpected(context, group)
     stated = {one.name for one in context.config.hooks if not one.role}
     for launch in context.routing.launches:
         for name in HOOKS:
             if name not in stated:
                 yield from _between_peers(context, launch, name)
+
+
+def _cause(context: Context, outcome: Hooked) -> tuple[object, ...]:
+    """Return what tells apart processes that have not loaded a hook for other reasons."""
+    (process,) = who.processes(context, (outcome.pid,))
+    if outcome.found != hooked.NOT_LOADED:
+        return ()
+    options = _options(process, outcome.expectation.name)
+    return (*options, _variable(context, process).value)
 
 
 def _unexpected(context: Context, group: list[Hooked]) -> Finding:
@@ -98,17 +108,33 @@ def _options(process: Process, hook: str) -> list[str]:
 
 
 def _by_variable(context: Context, process: Process, folder: str) -> Iterator[Sentence]:
-    """Say so where PYTHONPATH, as the process was given it, does not lead to the folder."""
+    """Say what PYTHONPATH was when the process was started, or is where that is lost."""
     owner = who.process_of(context, process.image_owner) or process
-    reading = owner.environment(View.EXEC).reading("PYTHONPATH")
+    reading = _variable(context, process)
     if reading.state is State.ABSENT:
-        yield Sentence.of(f"PID {owner.pid} was started without PYTHONPATH.")
+        yield Sentence.of(f"There is no PYTHONPATH in the environment of PID {owner.pid}.")
     elif reading.value is not None and not reading.value.truncated:
         entries = os.fsdecode(reading.value.reveal()).split(":")
-        if folder not in [normal(entry, process.cwd) for entry in entries]:
-            yield Sentence.of(
-                f"PYTHONPATH, with which PID {owner.pid} was started, does not name it."
+        names = folder in [normal(entry, process.cwd) for entry in entries]
+        yield Sentence(
+            (
+                "PYTHONPATH=",
+                Shown("PYTHONPATH", reading.value),
+                f" of PID {owner.pid} {'names' if names else 'does not name'} {folder}; of its"
+                " folders the first that has the module counts, also if the module fails there.",
             )
+        )
+
+
+def _variable(context: Context, process: Process) -> Reading:
+    """Return PYTHONPATH as the process's image was given it, else as its environ has it now.
+
+    What was given to a sibling, from which a lost block is inferred, may be another value.
+    """
+    owner = who.process_of(context, process.image_owner) or process
+    given = owner.environment(View.EXEC).reading("PYTHONPATH")
+    proved = given.known and given.confidence is Confidence.PROVED
+    return given if proved else process.environment(View.LIBC).reading("PYTHONPATH")
 
 
 def _is_spawned(process: Process, python: PythonFact) -> bool:

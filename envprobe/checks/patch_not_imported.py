@@ -33,7 +33,10 @@ def _finding(context: Context, group: list[Patched]) -> Finding:
         pids=pids,
         evidence=(
             Sentence.of(f"Expected by {first.expectation.origin}."),
-            *(Sentence.of(f"{note.rstrip('.')}.") for note in notes),
+            *(
+                Sentence.of(note if note.endswith("?") else f"{note.rstrip('.')}.")
+                for note in notes
+            ),
         ),
         remedy=Sentence.of((told.remedy if told is not None else "") or _WAIT),
         undetermined=True,

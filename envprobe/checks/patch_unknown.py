@@ -74,8 +74,9 @@ CHECK = Check(
     severity=Severity.ERROR,
     summary="Whether an attribute is patched, or a hook is loaded, could not be told.",
     why="The interpreter of the worker could not be read, what was found does not tell where its"
-    " code comes from (native code, code made at run time), or the patch is wrapped by code of"
-    " another, which may or may not call it. That is neither patched nor not patched.",
+    " code comes from (native code, code made at run time) or contradicts itself (a class that"
+    " names one module while its methods are of another file), or the patch is wrapped or kept by"
+    " code of another, which may or may not call it. That is neither patched nor not patched.",
     mend="The reason names the obstacle and the remedy what to do: run envprobe as root or as the"
     " user of the server, or expect the other of the two, a module or a path.",
     run=_run,

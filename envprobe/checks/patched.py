@@ -118,8 +118,12 @@ def _by_source(made: Patched, answer: Answer, cwd: str | None) -> Patched:
     for verdict, one in verdicts:
         if verdict is None:
             return _in_doubt(made, one)
+    # A stranger's wrapper may call the patch through what it keeps; the original calls itself.
+    module = answer.module.name if answer.module is not None else ""
+    stranger = module not in sources.own[-1].modules
     for one in sources.inner:
-        if one.is_from(prefix, cwd):
+        verdict = one.is_from(prefix, cwd)
+        if verdict or (verdict is None and stranger):
             return _wrapped(made, one)
     return dataclasses.replace(made, status=Status.BROKEN)
 

@@ -11,7 +11,7 @@ from envprobe.cpython.describe import Describer
 from envprobe.cpython.faults import Unreadable
 from envprobe.cpython.objects import Objects, TypeInfo, cstring
 from envprobe.cpython.types import Classes
-from envprobe.pythonfacts import CallableFact, Wrapped
+from envprobe.pythonfacts import CLASS_RUNS, CallableFact, Wrapped
 
 MAX_CALLABLES: Final = 32
 MAX_CELLS: Final = 64
@@ -74,6 +74,13 @@ class Callables:
         if info.exact in _HOLDERS or self.shape(info):
             return True
         return bool(self._objects.word(info.address + self._objects.layout.type_call))
+
+    def runs_code(self, address: int) -> bool:
+        """Return whether the object is callable, or a descriptor whose class is in Python."""
+        info = self._objects.type_of(address)
+        return self.is_callable(address) or (
+            info.heap and self._classes.find(info.address, "__get__") is not None
+        )
 
     def describe(self, address: int) -> CallableFact:
         """Describe the callable at `address` and what it wraps."""
@@ -253,13 +260,23 @@ class Callables:
             held = objects.word(address + place)
             if held and objects.type_of(held).exact != "NoneType":
                 yield via, held
-        if members:
-            return
+        if not members:
+            yield from self._kept(address, info)
+        yield from self._run_by_class(info)
+
+    def _kept(self, address: int, info: TypeInfo) -> Iterator[tuple[str, int]]:
         own = self._instance(address, info)
         for name in _INNER_ATTRIBUTES:
-            held = dicts.find(objects, own, name)
+            held = dicts.find(self._objects, own, name)
             if held:
                 yield name, held
+
+    def _run_by_class(self, info: TypeInfo) -> Iterator[tuple[str, int]]:
+        """Yield the function of a class in Python that runs when its object is used."""
+        for via in CLASS_RUNS if info.heap else ():
+            found = self._classes.find(info.address, via.partition(".")[2])
+            if found is not None and self._objects.type_of(found.value).exact == "function":
+                yield via, found.value
 
     def _instance(self, address: int, info: TypeInfo) -> dicts.Table:
         try:

@@ -11,6 +11,7 @@ afterwards: only where both walks lead to the same objects is the answer given.
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import Final, NamedTuple
 
 from envprobe.cpython import dicts
@@ -26,6 +27,7 @@ from envprobe.pythonfacts import Answer, AnswerState, Kind, ModuleFact
 
 MAX_QUERY: Final = 4096
 MAX_PARTS: Final = 32
+_ODD: Final = re.compile(r"[\s:=,;()\[\]{}'\"]")
 _FORM: Final = "Write pkg.mod, pkg.mod:name or pkg.mod:Class.attr."
 
 
@@ -45,8 +47,8 @@ class Query(NamedTuple):
         path = tuple(rest.split(".")) if colon else ()
         if not all(module.split(".")) or not all(path) or len(path) > MAX_PARTS:
             raise UsageError(f"not a question about a module: {text!r}", _FORM)
-        if any(part != part.strip() for part in (module, *path)):
-            raise UsageError(f"blanks in the question {text!r}", _FORM)
+        if _ODD.search(module + "".join(path)):
+            raise UsageError(f"not a question, it holds blanks, brackets or signs: {text!r}", _FORM)
         return cls(text, module, path)
 
 
@@ -136,8 +138,12 @@ class Questions:
         address = walk.steps[0].value if walk.steps else 0
         if not address:
             reason = f"{query.module} is not imported"
-            notes = self._hint(query)
-            return Answer(query.text, AnswerState.NOT_IMPORTED, reason=reason, notes=notes)
+            meant = self._hint(query)
+            notes = (f"did you mean {meant}?",) if meant else ()
+            remedy = f"Write {meant}: a colon stands between module and attribute." if meant else ""
+            return Answer(
+                query.text, AnswerState.NOT_IMPORTED, reason=reason, remedy=remedy, notes=notes
+            )
         if self._objects.is_none(address):
             reason = f"sys.modules holds None for {query.module}, so that importing it fails"
             return Answer(query.text, AnswerState.NOT_IMPORTED, reason=reason)
@@ -164,22 +170,36 @@ class Questions:
             return _with(common, Kind.MODULE, found_module=describer.module(address))
         if info.base == "type":
             return _with(common, Kind.CLASS, type=describer.klass(address))
-        if self._values.simple(info):
-            return _with(common, Kind.VALUE, value=self._values.decode(address))
-        if self._callables.is_callable(address):
+        simple = self._values.simple(info)
+        if not simple and self._callables.is_callable(address):
             return _with(common, Kind.CALLABLE, function=self._callables.describe(address))
-        return _with(common, Kind.OBJECT, value=self._values.decode(address))
+        kind = Kind.VALUE if simple else Kind.OBJECT
+        return _with(common, kind, value=self._values.decode(address), **self._used(address))
 
-    def _hint(self, query: Query) -> tuple[str, ...]:
-        """Say so when the question looks like one about an attribute."""
-        parent, _, name = query.module.rpartition(".")
-        address = self.module_address(parent) if parent else 0
-        if not address or self._objects.type_of(address).base != "module":
-            return ()
-        outcome = self._attributes.look_up(address, name)
-        if not isinstance(outcome, Found):
-            return ()
-        return (f"{parent} has an attribute {name}: ask for {parent}:{name}",)
+    def _used(self, address: int) -> dict[str, object]:
+        """Return the class of an object that has one of its own, and what using it runs."""
+        info = self._objects.type_of(address)
+        if info.exact:
+            return {}
+        callables = self._callables
+        try:
+            function = callables.describe(address) if callables.runs_code(address) else None
+            return {"type": self._describer.klass(info.address), "function": function}
+        except Unreadable:
+            return {}
+
+    def _hint(self, query: Query) -> str:
+        """Return the question that was meant when a dot stands in the place of the colon, or ""."""
+        parts = query.module.split(".")
+        for number in range(len(parts) - 1, 0, -1):
+            parent = ".".join(parts[:number])
+            address = self.module_address(parent)
+            if not address or self._objects.type_of(address).base != "module":
+                continue
+            if not isinstance(self._attributes.look_up(address, parts[number]), Found):
+                return ""
+            return f"{parent}:{'.'.join((*parts[number:], *query.path))}"
+        return ""
 
 
 def _with(answer: Answer, kind: Kind, **fields: object) -> Answer:

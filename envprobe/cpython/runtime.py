@@ -22,7 +22,7 @@ from envprobe.cpython.faults import (
 )
 from envprobe.cpython.layouts import DebugTable, Layout
 from envprobe.cpython.objects import Objects
-from envprobe.cpython.sites import Site, sites
+from envprobe.cpython.sites import Site, sites, too_old
 from envprobe.cpython.types import Classes
 from envprobe.process.checked import CheckedMemory
 from envprobe.process.elf import NotElf
@@ -38,6 +38,7 @@ _FIRST_LINE: Final = 150
 _CLASS_LINES: Final = 1000
 """`ModuleSpec.__init__` begins at line 351 (3.9) to 599 (3.13); what lies beside it is smaller."""
 
+_SUPPORTED: Final = "Run the server with a release of CPython 3.9 to 3.15."
 _MISFIT: Final = (MemoryFault, Torn, Unreadable)
 _WITHOUT_VERSION: Final = ((3, 10), (3, 9))
 _EXPORTED: Final = {
@@ -88,6 +89,8 @@ def locate(
             return located
     if waiting is not None:
         raise waiting
+    if old := too_old(scope):
+        raise UnknownBuild(f"{old} holds a CPython older than 3.9, which is not read", _SUPPORTED)
     if reasons:
         raise UnknownBuild(
             f"unknown build of CPython ({'; '.join(dict.fromkeys(reasons))})",

@@ -19,6 +19,8 @@ from envprobe.process.scope import Scope
 
 RUNTIME: Final = b"_PyRuntime"  # Include/internal/pycore_runtime.h
 VERSION: Final = b"Py_Version"  # Include/pylifecycle.h, 3.11 and later
+_PYTHON: Final = b"Py_Initialize"  # Include/pylifecycle.h, since ever
+_FROM_3_9: Final = b"PyModule_AddType"  # Include/modsupport.h, 3.9 and later
 _SCAN_CHUNK: Final = 1 << 20
 _MAX_SCAN: Final = 256 << 20
 _DAMAGED: Final = (MemoryFault, NotElf)
@@ -64,6 +66,18 @@ def _by_symbol(scope: Scope) -> Iterator[Site]:
         except _DAMAGED:
             continue
         yield Site(symbol.address, _basename(one.name), image, hexversion)
+
+
+def too_old(scope: Scope) -> str:
+    """Return the name of the loaded object that holds a CPython older than 3.9, "" for none."""
+    try:
+        for one in scope.objects():
+            image = scope.image(one)
+            if image.lookup(_PYTHON) is not None and image.lookup(_FROM_3_9) is None:
+                return _basename(one.name)
+    except _DAMAGED:
+        pass
+    return ""
 
 
 def _basename(path: str) -> str:

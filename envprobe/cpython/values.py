@@ -83,6 +83,8 @@ class Values:
             if kind == "dict":
                 keys.append(self._decode(key, depth + 1))
             items.append(self._decode(value, depth + 1))
+        if kind == "tuple" and name:
+            keys = self._fields(address, len(items))
         return Datum(
             kind,
             items=tuple(items),
@@ -91,6 +93,16 @@ class Values:
             cut=len(items) < length,
             type_name=name,
         )
+
+    def _fields(self, address: int, count: int) -> list[Datum]:
+        """Return the names of a tuple's fields (Lib/collections, `_fields`), [] without them."""
+        objects = self._objects
+        found = self._classes.find(objects.type_of(address).address, "_fields")
+        if found is None or objects.type_of(found.value).base != "tuple":
+            return []
+        names = objects.texts(found.value, count)
+        made = [Datum("str", Value(name.encode("utf-8", "surrogatepass"))) for name in names]
+        return made if len(made) == count else []
 
 
 def _decimal(number: int) -> Value:

@@ -35,6 +35,9 @@ LONGEST: Final = 1022
 _BANNER: Final = re.compile(rb"\s*((?:NCCL|RCCL) version \d[^\s`]*)[\s`]*")
 _REPEATED: Final = re.compile(rb"\s*\[repeated (\d+)x across cluster\].*", re.DOTALL)
 _GLUED: Final = re.compile(rb"[\w.-]+(?::\d*){0,2}")
+_SHAPE: Final = bytes.maketrans(b"123456789", b"0" * 9)
+"""The grammar tells no digit from another, except 0x from 1x, which NCCL does not write."""
+
 _WARNINGS: Final = (b"WARN", b"ATTN")
 _MADE: Final = b"- Init COMPLETE"
 
@@ -55,6 +58,7 @@ class Lines:
     def __init__(self, registry: Registry, repairs: Repairs) -> None:
         self.registry = registry
         self.known: set[bytes] = set()
+        self._shapes: set[bytes] = set()
         self.following = 0
         self.banners: dict[str, int] = {}
         self.launchers: set[str] = set()
@@ -207,10 +211,17 @@ class Lines:
             key = text[:FUNCTION] + text.rpartition(COMM)[2]
             if b":" not in text[:FUNCTION]:
                 return key_of(message)
-        if len(self.known) >= CACHED:
-            self.known.clear()
-        self.known.add(key)
+        _remember(self.known, key)
+        if key is text:
+            _remember(self._shapes, text.translate(_SHAPE))
         return key
+
+    def is_alike(self, text: bytes) -> bool:
+        """Tell whether a text differs from a known one in digits only, and so is counted too."""
+        if text.translate(_SHAPE) not in self._shapes:
+            return False
+        _remember(self.known, text)
+        return True
 
     def _cut(self, thread: ThreadBuilder, text: bytes, place: Place) -> None:
         """Remember a beginning, and look whether the text ends with the end of another."""
@@ -234,6 +245,12 @@ class Lines:
         if line.rstrip().endswith(_MADE) and not self._repairs.end(line.rstrip(), place):
             self._damaged = True
             self._repairs.add(DamageKind.TAIL, place, line)
+
+
+def _remember(texts: set[bytes], text: bytes) -> None:
+    if len(texts) >= CACHED:
+        texts.clear()
+    texts.add(text)
 
 
 def _is_long(thread: ThreadBuilder, text: bytes) -> bool:

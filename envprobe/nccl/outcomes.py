@@ -12,6 +12,8 @@ from envprobe.nccl import grammar, messages
 from envprobe.nccl.builders import OTHER, ProcessBuilder, RankBuilder, Tally
 from envprobe.nccl.facts import Call, Channels, Choice, Link, Matrix, Outcome
 
+_LEVEL: Final = OTHER + OTHER
+
 _CALL: Final = re.compile(rb"(\w+): ?o?p?C?o?u?n?t? ?(0x[0-9a-f]+)(?: .*)?", re.DOTALL)
 """A collective call without what changes from call to call; see scanner.Scanner."""
 
@@ -51,9 +53,12 @@ def levels(tallies: Iterable[Tally]) -> dict[str, int]:
     """Return the number of messages of each level."""
     counts = {"INFO": 0}
     for tally in tallies:
-        for key, times in tally.items():
-            level = key[2:].decode() if key.startswith(OTHER + OTHER) else "INFO"
-            counts[level] = counts.get(level, 0) + times
+        counts["INFO"] += sum(tally.values())
+        for key in tally:
+            if key.startswith(_LEVEL):
+                level, times = key[2:].decode(), tally[key]
+                counts[level] = counts.get(level, 0) + times
+                counts["INFO"] -= times
     return {name: count for name, count in counts.items() if count}
 
 
@@ -63,9 +68,8 @@ def subsystems(tallies: Iterable[Tally]) -> dict[str, int]:
     for tally in tallies:
         for key, times in tally.items():
             name = meaning(key).subsystem
-            if name and times:
-                counts[name] = counts.get(name, 0) + times
-    return dict(sorted(counts.items()))
+            counts[name] = counts.get(name, 0) + times
+    return {name: count for name, count in sorted(counts.items()) if name and count}
 
 
 def outcome(tally: Tally, matrices: Iterable[Matrix], networks: Iterable[str]) -> Outcome:
@@ -78,6 +82,8 @@ def outcome(tally: Tally, matrices: Iterable[Matrix], networks: Iterable[str]) -
     calls: dict[str, int] = {}
     for key, times in tally.items():
         message = meaning(key)
+        if type(message) is messages.Counted:
+            continue
         if isinstance(message, messages.Connection):
             link = (message.source, message.target, message.via, message.direction)
             links[link] = links.get(link, 0) + times

@@ -60,7 +60,8 @@ class Scanner:
             if at < 0:
                 break
             start = max(block.rfind(b"\n", counted, at) + 1, counted)
-            self._number += _lines_in(block, counted, start)
+            if start > counted:
+                self._number += _lines_in(block, counted, start)
             hits += 1
             if hits * _DENSE > at - first + 8 * _DENSE:
                 self._read_dense(block[start:end])
@@ -96,7 +97,7 @@ class Scanner:
                     tally[call] += 1
                     thread.last = number
                     continue
-                if text in known:
+                if text in known or reader.is_alike(text):
                     tally[text] = 1
                     thread.last = number
                     continue

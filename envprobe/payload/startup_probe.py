@@ -2,8 +2,9 @@
 
 Run as `python FLAGS -c TEXT DESCRIPTOR REQUEST`, or executed by another payload in a child for
 `facts`. REQUEST is JSON: `path0` is what the real command puts first on sys.path (null: nothing),
-`patches` lists attributes as MODULE:Class.attr. Each answer is a line of JSON on the descriptor:
-first the facts, then the patches, whose modules are imported for it. Standard library only, Python
+`patches` lists attributes as MODULE:Class.attr, `modules` what startup files import. Each answer is
+a line of JSON on the descriptor: first the facts, then the patches, whose modules are imported for
+it, each with what a hook of `envprobe init-hook` has recorded of it. Standard library only, Python
 3.9 to 3.15; nothing is imported before what hooks have done to sys.path is known.
 """
 
@@ -22,9 +23,10 @@ def main(descriptor: str, request: str) -> None:
     repair_path()
     asked = decode(request)
     set_first_entry(asked)
-    send(int(descriptor), facts(path))
+    send(int(descriptor), dict(facts(path), modules=loaded_files(asked["modules"])))
     for patch in asked["patches"]:
-        send(int(descriptor), {"patch": patch, "found": attribute(patch)})
+        answer = {"patch": patch, "found": attribute(patch)}
+        send(int(descriptor), dict(answer, recorded=recorded("patches").get(patch, "")))
 
 
 def decode(text: str) -> dict:
@@ -92,6 +94,7 @@ def facts(path: "list | None") -> dict:
     """Return what is to be said of this interpreter."""
     return {
         "hooks": {name: hook(name) for name in HOOKS},
+        "chained": recorded("chained"),
         "environment": dict(os.environ),
         "path": path,
         "cwd": working_directory(),
@@ -133,6 +136,29 @@ def hook(name: str) -> dict:
         "loader": "NamespaceLoader" if loader == "NoneType" else loader,
         "names": names[:MAX_NAMES],
     }
+
+
+def loaded_files(names: list) -> dict:
+    """Return the file of each of these modules that is loaded, as it is named and without links."""
+    found = {}
+    for name in names:
+        module = sys.modules.get(name)
+        spec = getattr(module, "__spec__", None)
+        path = text_or_none(getattr(spec, "origin", None) or getattr(module, "__file__", None))
+        if path is not None:
+            found[name] = [path, os.path.realpath(path)]
+    return found
+
+
+def recorded(key: str) -> dict:
+    """Return what hooks of `envprobe init-hook` have recorded: of each chained hook or patch."""
+    found = {}
+    for module in list(sys.modules.values()):
+        told = getattr(module, "__dict__", {}).get("ENVPROBE_HOOK")
+        states = told.get(key) if isinstance(told, dict) else None
+        if isinstance(states, dict):
+            found.update({str(name): str(state)[:500] for name, state in states.items()})
+    return found
 
 
 def text_or_none(value: object) -> "str | None":

@@ -1,8 +1,9 @@
 """Runs `site` without its two hooks and says where each of them would be looked for, and found.
 
-Run as `python FLAGS -S -c TEXT DESCRIPTOR`: -S keeps site from running before it can be watched; it
-is then run here as the interpreter would have run it. What `.pth` files import is executed. The
-answer, one JSON object, is written to the descriptor. Standard library only, Python 3.9 to 3.15.
+Run as `python FLAGS -S -c TEXT DESCRIPTOR [PATH]`: -S keeps site from running before it can be
+watched; it is then run here as the interpreter would have run it. What `.pth` files import is
+executed. The answer, one JSON object, is written to the descriptor; it says what is at PATH too.
+Standard library only, Python 3.9 to 3.15.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ MAX_NAMES = 10000
 MAX_FILE_BYTES = 1 << 20
 
 
-def main(descriptor: str) -> None:
+def main(descriptor: str, wanted: str = "") -> None:
     """Answer with the paths, the candidates and the startup files."""
     if not (getattr(sys.flags, "safe_path", 0) or sys.flags.isolated) and sys.path[:1] == [""]:
         del sys.path[0]  # -c has put it there; site runs before anything is
@@ -27,6 +28,7 @@ def main(descriptor: str) -> None:
         "implementation": sys.implementation.name,
         "executable": sys.executable,
         "hooks": {},
+        "wanted": at_path(wanted) if wanted else None,
     }
     site = run_site(answer)
     # Before CPython 3.14 it is site that makes the prefix that of a virtual environment.
@@ -45,6 +47,14 @@ def send(descriptor: int, answer: dict) -> None:
     data = json.dumps(answer).encode("ascii")
     while data:
         data = data[os.write(descriptor, data) :]
+
+
+def at_path(path: str) -> dict:
+    """Return what is at a path, with the rights of this process, and its path without links."""
+    state = describe_entry(path)["state"]
+    if state == "archive" or (state == "file" and not os.access(path, os.R_OK)):
+        state = "file" if state == "archive" else "unreadable"
+    return {"path": path, "state": state, "real": os.path.realpath(path)}
 
 
 def run_site(answer: dict) -> object:
@@ -199,20 +209,25 @@ def of_bytecode(cached: str, source: str) -> str:
     size = int.from_bytes(header[12:16], "little")
     if (mtime, size) != (int(about.st_mtime) & 0xFFFFFFFF, about.st_size & 0xFFFFFFFF):
         return "stale"
-    return "fresh" if same_code(cached, text, source) else "agrees-but-differs"
+    return of_code(cached, text, source)
 
 
-def same_code(cached: str, text: bytes, source: str) -> bool:
-    """Return whether bytecode is what its source compiles to; true if that cannot be told."""
+def of_code(cached: str, text: bytes, source: str) -> str:
+    """Return whether bytecode is what its source compiles to; "fresh" if that cannot be told."""
     import marshal
 
     try:
         with open(cached, "rb") as file:
-            code = file.read()[16:]
-        wanted = compile(text, source, "exec", dont_inherit=True)
-        return same(marshal.loads(code), wanted)
+            code = marshal.loads(file.read()[16:])
+    except OSError:
+        return "unreadable"
     except Exception:
-        return True
+        return "corrupt"
+    try:
+        wanted = compile(text, source, "exec", dont_inherit=True)
+        return "fresh" if same(code, wanted) else "agrees-but-differs"
+    except Exception:
+        return "fresh"
 
 
 def same(one: object, other: object) -> bool:

@@ -7,7 +7,7 @@ from typing import Final
 
 from envprobe.checks.finding import Severity
 from envprobe.checks.registry import Result
-from envprobe.checks.trace.about import TraceContext
+from envprobe.checks.trace.about import TraceContext, place
 from envprobe.checks.verdict import Verdict
 from envprobe.model import Confidence
 from envprobe.startup.result import Hook, Outcome
@@ -47,13 +47,21 @@ def _title(question: Question) -> str:
 def headline(report: Report) -> str:
     """Return in one sentence what runs, or what the memory of the process says where it decides."""
     traced = report.context.traced
-    found = [summary(traced.answers[0])]
+    expected = report.context.expected.winner
+    found = [f"{one} runs" for one in _imported(traced.answers[0], expected)]
+    found.append(summary(traced.answers[0]))
     asked = {question.asked for question in traced.answers[0].questions}
     if Asked.AGAIN in asked and traced.target is not None and traced.target.loaded is not None:
         held = traced.target.loaded.get("sitecustomize") or "no sitecustomize"
-        found = [f"the process has loaded {held}", f"a start now: {found[0]}"]
+        found = [f"the process has loaded {held}", f"a start now: {found[-1]}"]
     found += [f"in its next child {summary(one)}" for one in traced.answers[1:]]
     return "; ".join(found)
+
+
+def _imported(answer: Answer, expected: str | None) -> tuple[str, ...]:
+    """Return the expected hook if a startup file has imported it."""
+    path = place(answer.startup.launch, expected) if expected is not None else None
+    return tuple(path for hook in answer.startup.hooks if path is not None and path in hook.files)
 
 
 def summary(answer: Answer) -> str:
@@ -86,6 +94,8 @@ WORDS: Final = {
 
 def told(hook: Hook) -> str:
     """Return what became of a hook, with its error or the reason."""
+    if hook.outcome is Outcome.ENDED and hook.raised is None and hook.reason:
+        return hook.reason
     text = WORDS[hook.outcome]
     if hook.raised is not None and hook.raised.type:
         where = f" at {hook.raised.file}:{hook.raised.line}" if hook.raised.file else ""

@@ -187,7 +187,11 @@ class Supervisor:
             os.chroot(f"self/fd/{self._command.root}")
         if rights is not None:
             take_on(rights.uid, rights.gid, list(rights.groups), proc=".")
-        os.chdir(self._command.cwd)
+        try:
+            os.chdir(self._command.cwd)
+        except OSError as error:
+            why = f"its directory {self._command.cwd} cannot be entered: {_reason(error)}"
+            raise RuntimeError(why) from None
 
     def _connect(self) -> None:
         """Connect the outputs and give signals back their meaning."""

@@ -37,7 +37,7 @@ def mends(walk: Walk, launch: Launch, hook: str) -> tuple[Mend, ...]:
 
 
 def _mends(walk: Walk, launch: Launch, hook: str) -> Iterator[Mend]:
-    folder = _folder(hook)
+    folder = folder_of(hook)
     if not launch.ignores_variables:
         yield Mend(
             Way.PYTHONPATH,
@@ -55,7 +55,8 @@ def _mends(walk: Walk, launch: Launch, hook: str) -> Iterator[Mend]:
         )
 
 
-def _folder(hook: str) -> str:
+def folder_of(hook: str) -> str:
+    """Return the directory that must be on sys.path for a hook to be found."""
     folder = posixpath.dirname(hook)
     # Of a package it is the directory that holds it.
     return posixpath.dirname(folder) if posixpath.basename(hook).startswith("__init__.") else folder
@@ -73,11 +74,24 @@ def _site_directory(walk: Walk) -> str | None:
 
 
 def _startup_file(walk: Walk, place: str) -> str:
-    if walk.version >= (3, 15):
-        line = f"{_BETTER_NAME}.start with the line `{_BETTER_NAME}:main`"
-    else:
-        line = f"{_BETTER_NAME}.pth with the line `import {_BETTER_NAME}`"
+    line = _line(walk, _BETTER_NAME)
     return (
         f"give it a name of its own, such as {_BETTER_NAME}.py, in {place}, and put a file {line}"
-        " beside it: each site-packages directory may have any number of these, and all run"
+        " beside it: each site-packages directory may have any number of these, and all run;"
+        f" --expect-winner {place}/{_BETTER_NAME}.py confirms it"
     )
+
+
+def importing(walk: Walk, hook: str) -> Iterator[str]:
+    """Yield the way in which a hook under a name of its own can be made to run, if there is one."""
+    place = _site_directory(walk)
+    folder, name = folder_of(hook), posixpath.basename(hook).partition(".")[0]
+    if place is not None:
+        near = "" if folder == place else f"move it to {place} and "
+        yield f"{near}put a file {_line(walk, name)} in {place}"
+
+
+def _line(walk: Walk, module: str) -> str:
+    if walk.version >= (3, 15):
+        return f"{module}.start with the line `{module}:main`"
+    return f"{module}.pth with the line `import {module}`"

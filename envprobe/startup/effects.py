@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -21,7 +22,9 @@ def read(answers: list[dict[str, Any]], launch: Launch) -> Effects | None:
     if not answers:
         return None
     patches = {one["patch"]: attribute(one["found"]) for one in answers[1:]}
-    return of_facts(answers[0], launch.environment, patches)
+    made = of_facts(answers[0], launch.environment, patches)
+    recorded = {one["patch"]: one["recorded"] for one in answers[1:] if one["recorded"]}
+    return dataclasses.replace(made, recorded=recorded)
 
 
 def of_facts(
@@ -47,6 +50,8 @@ def of_facts(
         python_path=environment.get("PYTHONPATH"),
         flags=told["flags"],
         patches=patches,
+        modules={name: tuple(files) for name, files in told.get("modules", {}).items()},
+        chained=told["chained"],
     )
 
 

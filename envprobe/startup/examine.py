@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import posixpath
 from typing import Final
 
 from envprobe.runner import supervised
 from envprobe.runner.started import NO_GPUS, Bounds
-from envprobe.startup import cost, effects, interpreter, owners, reach, trace, walk
+from envprobe.startup import cost, culprit, effects, interpreter, lines, owners, reach, trace, walk
 from envprobe.startup.hooks import Observed
-from envprobe.startup.result import Attribute, Effects, Hook, Startup
-from envprobe.startup.types import Launch, Walk
+from envprobe.startup.result import Attribute, Effects, Hook, Outcome, Startup
+from envprobe.startup.types import MODULES, Launch, Walk
 
 _OUTPUT_BYTES: Final = 8 << 20
 _PROCESSES: Final = 48
@@ -31,7 +32,8 @@ class Questions:
 
     `patches` are attributes as MODULE:Class.attr; `methods` how children are started
     (`reach.METHODS`); `cost_runs` how often the cost is measured, 0: not. `seconds` is for one run.
-    `with_gpu` leaves GPUs visible to the hooks.
+    `with_gpu` leaves GPUs visible to the hooks. `wanted` is a path, as seen from the directory of
+    the launch, that the interpreter is asked about, "" for none.
     """
 
     patches: tuple[str, ...] = ()
@@ -39,6 +41,7 @@ class Questions:
     cost_runs: int = 5
     seconds: float = 60.0
     with_gpu: bool = False
+    wanted: str = ""
 
 
 def examine(given: Launch, questions: Questions) -> Startup:
@@ -60,12 +63,14 @@ class _Examination:
 
     def made(self) -> Startup:
         walked = self._walk()
-        ended = self._run("startup_probe", _TRACED, self._request())
+        ended = self._run("startup_probe", _TRACED, self._request(modules=_imported(walked)))
         traced = trace.parse(ended.stderr)
         found = effects.read(interpreter.answers(ended), self._launch)
         run = interpreter.described(ended, said=interpreter.last_words(ended))
         hooks = Observed(self._launch, run, traced, walked, found).hooks()
         packages = self._packages(hooks, walked)
+        if walked is None and any(_stops(hook) for hook in hooks):
+            self._problems.clear()  # the same startup file has stopped the walk
         made = Startup(
             launch=self._launch,
             run=run,
@@ -75,6 +80,10 @@ class _Examination:
         )
         if found is not None and not run.stopped:
             made = self._with_more(made, found)
+        elif not (run.stopped or run.answered or trace.begun(ended.stderr)):
+            found_out = culprit.found(self._launch, run, ended.stderr, self._bounds)
+            made = dataclasses.replace(made, run=found_out)
+            self._problems.clear()  # the walk has failed in the same way
         return dataclasses.replace(made, problems=tuple(self._problems))
 
     def _run(self, name: str, options: tuple[str, ...], *arguments: str) -> supervised.Ended:
@@ -83,12 +92,20 @@ class _Examination:
             self._launch, text, self._bounds, options=options, arguments=arguments
         )
 
-    def _request(self, path: tuple[str, ...] | None = None) -> str:
-        asked = {"path0": self._launch.path0, "patches": self._questions.patches, "path": path}
-        return json.dumps(asked)
+    def _request(self, path: tuple[str, ...] | None = None, modules: tuple[str, ...] = ()) -> str:
+        return json.dumps(
+            {
+                "path0": self._launch.path0,
+                "patches": self._questions.patches,
+                "path": path,
+                "modules": modules,
+            }
+        )
 
     def _walk(self) -> Walk | None:
-        ended = self._run("startup_walk", _WATCHED)
+        wanted = self._questions.wanted
+        place = posixpath.normpath(posixpath.join(self._launch.cwd, wanted))
+        ended = self._run("startup_walk", _WATCHED, *([place] if wanted else []))
         try:
             return walk.read(ended.answer, self._launch)
         except ValueError:
@@ -127,6 +144,17 @@ class _Examination:
         if walked is not None:
             paths += [one.file.path for one in walked.candidates]
         return owners.packages(paths, self._launch)
+
+
+def _imported(walked: Walk | None) -> tuple[str, ...]:
+    """Return the modules that startup files import."""
+    texts = [text for file in walked.files for _, text in file.lines] if walked is not None else []
+    return tuple(dict.fromkeys(name for text in texts for name in lines.modules(text)))
+
+
+def _stops(hook: Hook) -> bool:
+    ended = hook.outcome in (Outcome.ENDED, Outcome.STOPPED)
+    return ended and hook.name not in MODULES
 
 
 def _prepared(given: Launch, with_gpu: bool) -> Launch:

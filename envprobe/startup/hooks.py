@@ -6,26 +6,40 @@ own word after start-up (`effects`) decides where a hook has spoilt the trace.
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from envprobe.startup import owners
+from envprobe.startup import lines, owners
 from envprobe.startup.result import Effects, Hook, Outcome, Run
 from envprobe.startup.types import (
     MODULES,
     USERCUSTOMIZE,
+    Candidate,
     Imported,
     Kind,
     Launch,
+    Raised,
     StartupFile,
     Trace,
     Walk,
 )
 
+_FAILED: Final = "failed: "
+"""How payload/hook_template.py begins what it records of a hook or a patch that raised."""
+
 _NO_SITE: Final = "-S: site is not imported at start, and so no hook runs"
 _SILENT: Final = (
     "it raised an ImportError that names {0} itself, such as `import {0}.x`: site takes that for"
     " the absence of the hook and says nothing"
+)
+_NOT_LOADABLE: Final = (
+    "it is an extension module that the interpreter cannot load: site takes the ImportError for the"
+    " absence of the hook and says nothing"
+)
+_NO_REASON: Final = (
+    "its import raised an ImportError that names {0} itself: site takes that for the absence of the"
+    " hook and says nothing"
 )
 _OTHER_VERSION: Final = (
     "it is bytecode of another version of Python: site takes the ImportError for the absence of"
@@ -56,10 +70,37 @@ class Observed:
     # --- .pth and .start
 
     def _startup_files(self) -> Iterator[Hook]:
-        files = self.walk.files if self.walk is not None else ()
+        if self.walk is None:
+            yield from self._traced_files()
+            return
+        files = self.walk.files
         # PEP 829: all import lines run before all entry points.
         for file in sorted(files, key=lambda one: one.entry_points):
             yield from self._lines(file)
+
+    def _traced_files(self) -> Iterator[Hook]:
+        """Yield what the trace alone says, where the same files have stopped the walk too."""
+        for path, told in self.trace.files.items():
+            outcome, reason = Outcome.RAN, ""
+            if told.raised is not None:
+                outcome = Outcome.RAISED
+            elif self._stopped_in(path):
+                outcome, reason = self._unfinished(path)
+            yield Hook(
+                name=path,
+                outcome=outcome,
+                path=path,
+                line=told.line,
+                text=lines.outline(told.text) if told.text else "",
+                cumulative_us=told.cumulative_us if outcome is Outcome.RAN else None,
+                raised=told.raised,
+                reason=reason,
+                owner=owners.tool_of(path),
+            )
+
+    def _stopped_in(self, path: str) -> bool:
+        """Return whether site came no further than this startup file."""
+        return not self._got_to_modules() and path == next(reversed([*self.trace.files]), None)
 
     def _lines(self, file: StartupFile) -> Iterator[Hook]:
         told = self.trace.files.get(file.file.path)
@@ -75,17 +116,18 @@ class Observed:
                 outcome, reason = Outcome.SUPPRESSED, _REST_IGNORED
             elif told is not None and told.raised and (told.line or text) in (number, told.text):
                 outcome, error, raised = Outcome.RAISED, told.raised, True
-            elif not self._got_to_modules():
-                outcome, reason = self._unfinished(told is not None)
+            elif told is None or self._stopped_in(file.file.path):
+                outcome, reason = self._unfinished(file.file.path)
             yield Hook(
                 name=file.file.path,
                 outcome=outcome,
                 path=file.file.path,
                 line=number,
-                text=text,
+                text=lines.outline(text),
                 cumulative_us=told.cumulative_us if told and outcome is Outcome.RAN else None,
                 raised=error,
                 reason=reason,
+                files=self._files_of(text),
                 owner=file.file.owner or owners.tool_of(file.file.path),
             )
 
@@ -94,9 +136,21 @@ class Observed:
         seen = any(one.ended or one.path for one in self.trace.imports.values())
         return seen or self.trace.site_done or self.effects is not None
 
-    def _unfinished(self, begun: bool) -> tuple[Outcome, str]:
-        if not begun:
+    def _files_of(self, text: str) -> tuple[str, ...]:
+        """Return the files of the modules that a line imports and that are loaded."""
+        loaded = self.effects.modules if self.effects is not None else {}
+        return tuple(file for name in lines.modules(text) for file in loaded.get(name, ()))
+
+    def _unfinished(self, path: str) -> tuple[Outcome, str]:
+        """Return the outcome of a startup file that did not come to its end as far as is known."""
+        if self._got_to_modules():
+            return Outcome.RAN, ""
+        if path not in self.trace.files:
             return Outcome.UNKNOWN, _BEFORE if self.trace.files else ""
+        fatal = self.trace.fatal
+        if fatal is not None:
+            what = f"{fatal.type}: {fatal.message}" if fatal.message else fatal.type
+            return Outcome.ENDED, f"the interpreter ended in it, by {what}"
         return self._how_it_ended()
 
     def _how_it_ended(self) -> tuple[Outcome, str]:
@@ -121,7 +175,7 @@ class Observed:
             name=module,
             outcome=outcome,
             path=path,
-            kind=told.kind if path else None,
+            kind=self._kind(told, path),
             code=told.code,
             self_us=told.self_us if path else None,
             cumulative_us=told.cumulative_us if path else None,
@@ -131,7 +185,23 @@ class Observed:
             owner=self._owner(module, path),
             agent=owners.agent_of(path),
             chained=told.chained,
+            chained_raised=self._chained_raised(told),
         )
+
+    def _chained_raised(self, told: Imported) -> dict[str, Raised]:
+        """Return what chained hooks raised: by the trace, else by the hook that has run them."""
+        found = dict(told.chained_raised)
+        recorded = self.effects.chained if self.effects is not None else {}
+        for path, state in recorded.items():
+            if state.startswith(_FAILED) and self._is_of(path, told.module):
+                kind, _, message = state.removeprefix(_FAILED).partition(": ")
+                found.setdefault(path, Raised(kind, message))
+        return found
+
+    def _is_of(self, path: str, module: str) -> bool:
+        name = posixpath.basename(path)
+        name = posixpath.basename(posixpath.dirname(path)) if name[:9] == "__init__." else name
+        return name.partition(".")[0] == module
 
     def _outcome(self, module: str, told: Imported) -> tuple[Outcome, str]:
         if (reason := self.disabled(module)) and not told.path:
@@ -156,9 +226,11 @@ class Observed:
     def _silent(self, module: str, told: Imported) -> tuple[Outcome, str]:
         if told.path:
             return Outcome.SILENT, _SILENT.format(module)
-        if self._walked(module):
-            return Outcome.SILENT, _OTHER_VERSION
-        return Outcome.ABSENT, ""
+        winner = self._winner(module)
+        if winner is None:
+            return Outcome.ABSENT, ""
+        why = {Kind.EXTENSION: _NOT_LOADABLE, Kind.SOURCELESS: _OTHER_VERSION}
+        return Outcome.SILENT, why.get(winner.kind, _NO_REASON).format(module)
 
     def _never_reached(self, module: str) -> tuple[Outcome, str]:
         before = MODULES[: MODULES.index(module)]
@@ -178,9 +250,18 @@ class Observed:
         loaded: Mapping[str, str] = self.effects.loaded if self.effects is not None else {}
         return loaded.get(module)
 
+    def _winner(self, module: str) -> Candidate | None:
+        return self.walk.winner(module) if self.walk is not None else None
+
     def _walked(self, module: str) -> str:
-        winner = self.walk.winner(module) if self.walk is not None else None
+        winner = self._winner(module)
         return winner.file.path if winner is not None else ""
+
+    def _kind(self, told: Imported, path: str) -> Kind | None:
+        winner = self._winner(told.module)
+        if told.kind is Kind.OTHER and winner is not None and winner.file.path == path:
+            return winner.kind
+        return told.kind if path else None
 
     def _owner(self, module: str, path: str) -> str:
         candidates = self.walk.of(module) if self.walk is not None else ()

@@ -12,13 +12,18 @@ import json
 from importlib import resources
 from typing import Any, Final
 
+from envprobe.errors import UndeterminedError
 from envprobe.runner import supervised
 from envprobe.runner.started import Bounds
 from envprobe.startup.result import Run
 from envprobe.startup.types import Launch
 
+_REMEDY: Final = (
+    "Give an interpreter and a directory (--cwd) that are there and that its user may enter; a"
+    " process whose directory is gone must be restarted."
+)
 _SAID: Final = 400
-_OF_TRACE: Final = ("# ", "import ")
+_OF_TRACE: Final = ("# ", "import ", "Processing .pth file", "Exec'ing from", "Executing entry")
 
 
 @functools.cache
@@ -51,7 +56,10 @@ def run(
         root=launch.root,
         rights=launch.rights,
     )
-    return supervised.run(command, bounds, name=f"the interpreter {launch.python}")
+    try:
+        return supervised.run(command, bounds, name=f"the interpreter {launch.python}")
+    except UndeterminedError as error:
+        raise UndeterminedError(error.message, error.remedy or _REMEDY) from None
 
 
 def answers(ended: supervised.Ended) -> list[dict[str, Any]]:

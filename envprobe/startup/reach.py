@@ -123,11 +123,14 @@ def _reached(method: str, wanted: str | None, origin: str | None) -> Reached:
 
 def _why_not(method: str, parent: _Told, child: _Told, launch: Launch) -> str:
     """Return why the parent's hook does not run in a child."""
-    before, now, there = launch.python_path, parent.facts.python_path, child.facts.python_path
+    before = launch.environment.get("PYTHONPATH")
+    now, there = parent.facts.python_path, child.facts.python_path
     if child.facts.flags["no_site"]:
         return "-S came with the child: it imports no site"
     if method == _GIVEN and before != there:
         return "it was given an environment of its own (env=), without PYTHONPATH"
+    if reason := _by_flags(parent, child, now):
+        return reason
     if before is not None and now is None:
         return "the hook has removed PYTHONPATH from the environment in its own process"
     if before != now:
@@ -137,6 +140,20 @@ def _why_not(method: str, parent: _Told, child: _Told, launch: Launch) -> str:
     relative = any(entry[:1] != "/" for entry in (before or "/").split(":"))
     if relative and child.cwd != launch.cwd:
         return f"PYTHONPATH has a relative entry, and the child runs in {child.cwd}"
+    if parent.facts.flags["no_user_site"] and not child.facts.flags["no_user_site"]:
+        return "-s is not handed on to it: the user site counts there, and not in its parent"
+    return ""
+
+
+def _by_flags(parent: _Told, child: _Told, python_path: str | None) -> str:
+    """Return what -E and -I have to do with it, "" if nothing."""
+    mine, its = (one.facts.flags["ignore_environment"] for one in (parent, child))
+    if mine and not its:
+        return "-E or -I is not handed on to it: PYTHONPATH counts there, and not in its parent"
+    if its and not mine:
+        return "it was started with -E or -I: PYTHONPATH does not count there"
+    if mine and python_path:
+        return "-E or -I came with the child: PYTHONPATH counts neither there nor in its parent"
     return ""
 
 

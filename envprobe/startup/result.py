@@ -35,6 +35,8 @@ class Hook:
     `name` is the module, or the path of a startup file; `path` the file that runs; `line` and
     `text` the line of a startup file. `reason` explains DISABLED, SUPPRESSED, SILENT, UNKNOWN,
     ENDED and STOPPED. `confirmed`: after start-up the interpreter had the module in sys.modules.
+    `files` are those of the modules that a startup file's line imports and that were loaded then,
+    as named and without links. `chained_raised` is what chained hooks raised, by path.
     """
 
     name: str
@@ -52,6 +54,8 @@ class Hook:
     owner: str = ""
     agent: str = ""
     chained: tuple[str, ...] = ()
+    chained_raised: Mapping[str, Raised] = dataclasses.field(default_factory=dict)
+    files: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -90,6 +94,9 @@ class Effects:
 
     `loaded` maps each hook in sys.modules to its origin and `names` to what it defined. `streams`
     are the standard streams that were replaced; `path` is sys.path (None: no list any more).
+    `modules` maps modules that startup files import to their file, as named and without links.
+    `chained` and `recorded` are what hooks of `envprobe init-hook` say of each hook that they have
+    run and of each patch that was asked for.
     """
 
     loaded: Mapping[str, str]
@@ -108,6 +115,9 @@ class Effects:
     python_path: str | None
     flags: Mapping[str, int]
     patches: Mapping[str, Attribute] = dataclasses.field(default_factory=dict)
+    modules: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    chained: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    recorded: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 class Reached(str, enum.Enum):
@@ -171,7 +181,11 @@ class Cost:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Run:
-    """How one run of the interpreter ended: "" by itself, else "time" or "processes"."""
+    """How one run of the interpreter ended: `stopped` is "" by itself, else "time" or "processes".
+
+    `stopped_by` is the variable with which the interpreter does not start, "" if none is known;
+    not `is_python`: it has said nothing of what Python says.
+    """
 
     code: int
     stopped: str = ""
@@ -182,6 +196,8 @@ class Run:
     started: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
     printed: int = 0
+    stopped_by: str = ""
+    is_python: bool = True
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -21,7 +21,9 @@ from envprobe.process.handle import AccessRefused, ProcessGone, ProcessHandle, U
 from envprobe.process.program import rights_of
 from envprobe.pythonfacts import AnswerState, PythonFact, PythonState
 from envprobe.runner.rights import Rights
-from envprobe.startup.types import Asked, Launch, Question
+from envprobe.startup import walk
+from envprobe.startup.result import Startup
+from envprobe.startup.types import MODULES, Asked, Launch, Question
 
 _FLAGS: Final = {
     "isolated": "-I",
@@ -36,6 +38,15 @@ _WITH_VALUE: Final = ("-X", "-W", "--check-hash-based-pycs")
 _OTHER_ROOT: Final = (
     "Run envprobe as root, which may enter that root directory, or inside the container."
 )
+_READ_ANY: Final = 1 << 1 | 1 << 2
+"""CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH (capabilities(7))."""
+
+_MOVED: Final = "{0}, by which it was started, does not lead to its program any more"
+_OTHER_DIRECTORY: Final = (
+    "PYTHONPATH has a relative or empty entry, and in which directory the process was started is"
+    " not known"
+)
+_OTHER_HOOKS: Final = "the memory of the process holds other hooks than a start today would load"
 _AS_ITS_USER: Final = "Run envprobe as the user of the process, or as root."
 _OTHER_USERS: Final = (
     "Run envprobe inside the container, or give the interpreter and its environment with --python"
@@ -50,6 +61,7 @@ class Target:
     `loaded` maps each hook that the process has loaded to its file; None where that could not be
     read, `unread` says why. `interpreters` counts the Python programs of its tree that were started
     with the same PYTHONPATH: each of them has run the hooks. `started` is in Unix seconds.
+    `overrides`: it may read any file by its capabilities, which the trace gives up.
     """
 
     pid: int
@@ -58,6 +70,7 @@ class Target:
     loaded: Mapping[str, str] | None
     unread: str
     interpreters: int
+    overrides: bool = False
 
 
 @contextlib.contextmanager
@@ -85,9 +98,12 @@ def questions(pid: int) -> Iterator[tuple[Target, tuple[Question, ...]]]:
             root = _root(handle)
             if root is not None:
                 stack.callback(os.close, root)
-            program = _program(handle, python, root is not None)
+            program, moved = _program(handle, python, root is not None)
             launch = _launch(process, python, program, handle, root, rights)
-            yield _target(snapshot, process, found), tuple(_questions(process, launch))
+            asked = tuple(_inferred(one, moved) for one in _questions(process, launch))
+            overrides = int(handle.status().get("CapEff", "0"), 16) & _READ_ANY != 0
+            made = dataclasses.replace(_target(snapshot, process, found), overrides=overrides)
+            yield made, asked
     except ProcessGone as gone:
         raise UndeterminedError(str(gone), "Run envprobe on a process that lives.") from None
     except AccessRefused as refused:
@@ -110,6 +126,34 @@ def _questions(process: Process, launch: Launch) -> Iterator[Question]:
     if live.status in (EnvironmentStatus.COMPLETE, EnvironmentStatus.PARTIAL):
         after = dataclasses.replace(launch, environment=_texts(live))
         yield Question(Asked.NEXT, after, live.confidence, live.reason)
+
+
+def _inferred(question: Question, reason: str) -> Question:
+    """Return a question whose answer is inferred for one more reason, the same for ""."""
+    if not reason:
+        return question
+    reasons = "; ".join(one for one in (question.reason, reason) if one)
+    return dataclasses.replace(question, confidence=Confidence.INFERRED, reason=reasons)
+
+
+def by_memory(target: Target, question: Question, startup: Startup) -> Question:
+    """Return the question that a trace answers, once the process's memory is compared with it.
+
+    Memory that holds other hooks shows that RAN is not answered: the question is AGAIN. Where it
+    cannot be read, what depends on the directory of the start is inferred: only the present one is
+    known.
+    """
+    if question.asked is not Asked.RAN:
+        return question
+    if target.loaded is None:
+        relative = any(one.oddity is not None for one in walk.elements(question.launch))
+        return _inferred(question, _OTHER_DIRECTORY if relative else "")
+    effects = startup.effects
+    if effects is None or all(
+        target.loaded.get(one, "") == effects.loaded.get(one, "") for one in MODULES
+    ):
+        return question
+    return dataclasses.replace(_inferred(question, _OTHER_HOOKS), asked=Asked.AGAIN)
 
 
 def _texts(environment: Environment) -> dict[str, str]:
@@ -141,15 +185,18 @@ def _root(handle: ProcessHandle) -> int | None:
     return root
 
 
-def _program(handle: ProcessHandle, python: PythonFact | None, other_root: bool) -> str:
-    """Return the path to start the interpreter by; it must lead to the file that is running.
+def _program(handle: ProcessHandle, python: PythonFact | None, other_root: bool) -> tuple[str, str]:
+    """Return the path to start the interpreter by, and why it is not the one of its start, or "".
+
+    It must lead to the file that is running.
 
     sys.executable tells a virtual environment from its base, /proc/PID/exe does not.
     """
     exe = handle.readlink("exe")
-    for path in (python.executable if python is not None else None, exe):
+    named = python.executable if python is not None else None
+    for path in (named, exe):
         if path and _is_same(handle, path, other_root):
-            return path
+            return path, _MOVED.format(named) if named and path != named else ""
     raise UndeterminedError(
         f"{exe} is not the file any more that the process was started from",
         "Restart the process, or give the interpreter with --python.",

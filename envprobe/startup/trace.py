@@ -44,6 +44,7 @@ _LOADERS: Final = {
     "zipimporter": Kind.ZIP,
 }
 _SUFFIXES: Final = {".py": Kind.SOURCE, ".pyc": Kind.SOURCELESS, ".so": Kind.EXTENSION}
+_SURROGATE: Final = re.compile(r"(?<!\\)\\u(dc[89a-f][0-9a-f])")
 _MAX_MESSAGE: Final = 500
 _LEVEL: Final = 2
 
@@ -52,7 +53,7 @@ def parse(stderr: bytes) -> Trace:
     """Return what the trace says; lines that are none of the interpreter's own are passed over."""
     reader = _Reader()
     told: _Told | None = None
-    for line in stderr.decode("utf-8", "surrogateescape").split("\n"):
+    for line in _decoded(stderr).split("\n"):
         # Printing a traceback may import modules: their lines stand between its own.
         if not reader.take(line) and told is not None and told.take(line):
             reader.take_exception(told)
@@ -60,6 +61,21 @@ def parse(stderr: bytes) -> Trace:
         if line.endswith(_TRACEBACK):
             told = _Told(indented=line.endswith("  " + _TRACEBACK))
     return reader.result()
+
+
+def begun(stderr: bytes) -> bool:
+    """Return whether an interpreter run with -v has come as far as its first module in a file."""
+    return b"import 'encodings' #" in stderr
+
+
+def _decoded(stderr: bytes) -> str:
+    """Return the text, with bytes of paths that are no UTF-8 as in sys.path: as surrogates.
+
+    The error handler of sys.stderr, backslashreplace, writes them out.
+    """
+    return _SURROGATE.sub(
+        lambda found: chr(int(found[1], 16)), stderr.decode("utf-8", "surrogateescape")
+    )
 
 
 @dataclasses.dataclass
@@ -73,6 +89,15 @@ class _Import:
     times: tuple[int, int] | None = None
     raised: Raised | None = None
     chained: list[str] = dataclasses.field(default_factory=list)
+    chained_raised: dict[str, Raised] = dataclasses.field(default_factory=dict)
+    nested: int = 0
+
+    def timed(self, own: int, cumulative: int, *, nested: bool) -> None:
+        """Take the times of the module, not those of one chained to it under the same name."""
+        if nested and self.nested < len(self.chained):
+            self.nested += 1
+        else:
+            self.times = self.times or (own, cumulative)
 
     def found(self, path: str, code: str, kind: Kind | None = None) -> None:
         """Take the code of the module; what comes later under its name is chained to it."""
@@ -175,8 +200,7 @@ class _Reader:
     def _take_time(self, found: re.Match[str]) -> None:
         own, cumulative, indent, name = int(found[1]), int(found[2]), found[3], found[4]
         if name in self._imports:
-            one = self._imports[name]
-            one.times = one.times or (own, cumulative)
+            self._imports[name].timed(own, cumulative, nested=len(indent) > _LEVEL)
         elif self._file and len(indent) == _LEVEL and not self._begun():
             run = self._files[self._file]
             total = run.cumulative_us + cumulative
@@ -197,6 +221,12 @@ class _Reader:
             if f"exec{module}" in told.functions:
                 one = self._imports[module]
                 one.raised = one.raised or told.seen_from(module)
+        for one in self._imports.values():
+            # What is told inside the import of a hook, and before it came to its end.
+            if one.times is None and one.raised is None:
+                for path in one.chained:
+                    if told.names(path):
+                        one.chained_raised.setdefault(path, told.seen_from(None, path))
         if self._fatal and self._fatal_error is None:
             self._fatal_error = told.seen_from(None)
 
@@ -225,6 +255,7 @@ class _Reader:
             cumulative_us=cumulative,
             raised=one.raised,
             chained=tuple(one.chained),
+            chained_raised=one.chained_raised,
         )
 
 
@@ -253,10 +284,15 @@ class _Told:
             return True
         return False
 
-    def seen_from(self, module: str | None) -> Raised:
-        """Return it with the innermost place in the module's own file, else in any file."""
+    def names(self, path: str) -> bool:
+        """Return whether code of a file is among the frames."""
+        return any(file == path for file, _ in self._frames)
+
+    def seen_from(self, module: str | None, path: str = "") -> Raised:
+        """Return it with the innermost place in the module's own file or `path`, else in any."""
         real = [place for place in self._frames if not place[0].startswith("<")]
-        own = [place for place in real if module and _module_of(place[0]) == module]
+        own = [place for place in real if place[0] == path]
+        own += [place for place in real if module and _module_of(place[0]) == module]
         file, line = (own or real or [("", 0)])[-1]
         return Raised(self._type, self._message[:_MAX_MESSAGE], file, line)
 

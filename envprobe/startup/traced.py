@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from envprobe.errors import UndeterminedError, UsageError
@@ -15,7 +15,7 @@ from envprobe.runner.started import Bounds
 from envprobe.startup import interpreter, target
 from envprobe.startup.examine import Questions, examine
 from envprobe.startup.result import Startup
-from envprobe.startup.types import Asked, Launch, Question
+from envprobe.startup.types import Asked, EntryState, Launch, Question
 
 _SHEBANG: Final = b"#!"
 _NAMES: Final = ("python3", "python")
@@ -27,10 +27,14 @@ _WARNING: Final = (
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Answer:
-    """What was found about one launch; it answers one question, or two with one environment."""
+    """What was found about one launch; it answers one question, or two with one environment.
+
+    `blind` are paths that the process may read and its trace may not.
+    """
 
     questions: tuple[Question, ...]
     startup: Startup
+    blind: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -79,7 +83,10 @@ def _is_script(path: str) -> bool:
 def _behind(launch: Launch, seconds: float) -> Launch:
     """Return the launch of the interpreter that a wrapper script starts, as it starts it."""
     ended = interpreter.run(
-        launch, interpreter.payload("startup_wrapped"), Bounds(seconds), options=("-I", "-S")
+        dataclasses.replace(launch, flags=()),
+        interpreter.payload("startup_wrapped"),
+        Bounds(seconds),
+        options=("-I", "-S"),
     )
     try:
         told = json.loads(ended.answer)
@@ -116,7 +123,22 @@ def trace_pid(pid: int, questions: Questions, tell: Callable[[str], None]) -> Tr
                 answers[-1] = Answer((*last.questions, question), last.startup)
             else:
                 answers.append(Answer((question,), examine(question.launch, questions)))
-        return Traced(tuple(answers), f"that of {found.named}", target=found)
+        compared = tuple(_compared(found, answer) for answer in answers)
+        return Traced(compared, f"that of {found.named}", target=found)
+
+
+def _compared(found: target.Target, answer: Answer) -> Answer:
+    questions = (target.by_memory(found, one, answer.startup) for one in answer.questions)
+    blind = tuple(_unreadable(answer.startup)) if found.overrides else ()
+    return dataclasses.replace(answer, questions=tuple(questions), blind=blind)
+
+
+def _unreadable(startup: Startup) -> Iterator[str]:
+    walk = startup.walk
+    if walk is not None:
+        yield from (one.path for one in walk.entries if one.state is EntryState.UNREADABLE)
+        yield from (one.file.path for one in walk.candidates if not one.file.readable)
+        yield from (one.file.path for one in walk.files if one.unreadable)
 
 
 def _same(one: Launch, other: Launch) -> bool:

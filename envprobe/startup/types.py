@@ -54,11 +54,16 @@ class Launch:
 
 
 class Asked(str, enum.Enum):
-    """Which question a launch answers."""
+    """Which question a launch answers.
+
+    AGAIN stands for RAN where the memory of the process holds other hooks than a start would load
+    today: what the trace shows is then no answer to RAN.
+    """
 
     GIVEN = "given"
     RAN = "ran"
     NEXT = "next"
+    AGAIN = "again"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -86,7 +91,8 @@ class Kind(str, enum.Enum):
 class Bytecode(str, enum.Enum):
     """The state of the cached bytecode beside a source, as importlib judges it (PEP 552).
 
-    AGREES_BUT_DIFFERS: modification time and size match, and the code is another.
+    AGREES_BUT_DIFFERS: modification time and size match, and the code is another. CORRUPT: they
+    match, and the rest is no code.
     """
 
     ABSENT = "absent"
@@ -96,6 +102,7 @@ class Bytecode(str, enum.Enum):
     UNCHECKED_STALE = "unchecked-stale"
     AGREES_BUT_DIFFERS = "agrees-but-differs"
     OTHER_VERSION = "other-version"
+    CORRUPT = "corrupt"
     UNREADABLE = "unreadable"
 
 
@@ -171,6 +178,15 @@ class Entry:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is at the path that was expected to win; `real` is the path without links."""
+
+    path: str
+    state: EntryState
+    real: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class StartupFile:
     """A .pth file or, from CPython 3.15 on, a .start file: the lines that are executed.
 
@@ -193,7 +209,8 @@ class Walk:
     """What the interpreter says of its search for hooks, without running the two modules.
 
     `user_site_enabled` is site.ENABLE_USER_SITE: None where user and effective user differ.
-    `loaded` are the modules that startup files had imported before site would have.
+    `loaded` are the modules that startup files had imported before site would have. `wanted` is
+    None where no winner was expected.
     """
 
     version: tuple[int, int, int]
@@ -209,6 +226,7 @@ class Walk:
     user_site_enabled: bool | None
     site_directories: tuple[str, ...]
     loaded: tuple[str, ...] = ()
+    wanted: Wanted | None = None
 
     @property
     def in_venv(self) -> bool:
@@ -240,7 +258,8 @@ class Imported:
 
     `path` is the file whose code ran, "" if none is named; `code` the file that the code was read
     from, such as cached bytecode. `finished`: the import came to its end without an exception.
-    `chained` are other files named sitecustomize that ran inside it. None: no time was told.
+    `chained` are other files named sitecustomize that ran inside it, `chained_raised` what some of
+    them raised, by path. None: no time was told.
     """
 
     module: str
@@ -253,6 +272,7 @@ class Imported:
     cumulative_us: int | None = None
     raised: Raised | None = None
     chained: tuple[str, ...] = ()
+    chained_raised: Mapping[str, Raised] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

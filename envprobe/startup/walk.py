@@ -27,6 +27,7 @@ from envprobe.startup.types import (
     Origin,
     StartupFile,
     Walk,
+    Wanted,
 )
 
 _ZIP: Final = re.compile(r"/python3\d+t?\.zip$")
@@ -58,7 +59,14 @@ def read(answer: bytes, launch: Launch) -> Walk:
         user_site_enabled=told["user_site_enabled"],
         site_directories=tuple(told["site_directories"]),
         loaded=tuple(one for one in MODULES if told["hooks"].get(one, {}).get("loaded")),
+        wanted=_wanted(told.get("wanted")),
     )
+
+
+def _wanted(told: Mapping[str, Any] | None) -> Wanted | None:
+    if told is None:
+        return None
+    return Wanted(told["path"], EntryState(told["state"]), told["real"])
 
 
 # --- candidates ----------------------------------------------------------------------------------

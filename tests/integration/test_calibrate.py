@@ -82,9 +82,15 @@ class Unaware(Elsewhere):
 
     def inspect(self, pid: int, *arguments: str, wrapper: Sequence[str] = ()) -> Ran:
         """Ask one process for `QUERY`."""
+        return Ran(self.run(pid, *arguments, wrapper=wrapper))
+
+    def run(
+        self, pid: int, *arguments: str, wrapper: Sequence[str] = ()
+    ) -> subprocess.CompletedProcess[str]:
+        """Ask one process for `QUERY`, whatever comes of it."""
         command = [*wrapper, self.python, str(self.folder / "envprobe" / "__main__.py"), "inspect"]
         asked = ("--pid", str(pid), "--format=json", QUERY, *arguments)
-        return Ran(envprobe(*asked, command=command))
+        return envprobe(*asked, command=command)
 
 
 @pytest.fixture(scope="module")
@@ -209,8 +215,11 @@ def test_another_build_is_no_copy(unaware: Unaware) -> None:
     with running(system()) as target:
         ran = unaware.inspect(target.pid, "--calibrate-with", others[0].path)
         ran.unknown("--calibrate: ", "an exact copy of it", executed=True)
-        nothing = unaware.inspect(target.pid, "--calibrate-with", "/no/such/python")
-        nothing.unknown("/no/such/python is no program", "an interpreter")
+        nothing = unaware.inspect(target.pid, "--calibrate-with", "/etc/passwd")
+        nothing.unknown("/etc/passwd is no program", "an interpreter")
+        absent = unaware.run(target.pid, "--calibrate-with", "/no/such/python")
+        assert (absent.returncode, EXECUTES in absent.stderr) == (2, False)
+        assert "--calibrate-with: /no/such/python is not there" in absent.stderr
         other = unaware.inspect(target.pid, "--calibrate-with", "/bin/true")
         other.unknown("ended before it was ready", "", executed=True)
 

@@ -147,11 +147,13 @@ def test_a_wrapper_script_leads_to_the_interpreter_and_its_environment(
     wrapper.write_text(f'#!/bin/sh\nexport PYTHONPATH={hook.parent}\nexec {PYTHON} -X dev "$@"\n')
     wrapper.chmod(0o755)
     path = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
-    ran = envprobe("trace-sitecustomize", *QUICK, "--format", "json", env=environment(**path))
+    given = (*QUICK, "--flag=-s", "--format", "json")
+    ran = envprobe("trace-sitecustomize", *given, env=environment(**path))
     found = json.loads(ran.stdout)
     assert ran.returncode == 0, ran.stderr
     (start,) = found["starts"]
     assert start["launch"]["python"] == PYTHON
+    assert start["launch"]["flags"] == ["-X", "dev", "-s"]
     assert start["hooks"][-2]["path"] == str(hook)
     assert found["chosen"] == f"the first on PATH, by the script {wrapper}"
     assert "hook-starts-processes" not in {one["check"] for one in found["findings"]}

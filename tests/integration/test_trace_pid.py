@@ -8,17 +8,23 @@ import os
 import subprocess
 import sys
 import time
+import venv
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 
+from envprobe import tables
 from tests.programs.envprobe_cli import envprobe
 from tests.programs.requirement import missing
 from tests.programs.startups import place, pythons
 
 NOBODY = 65534
+ONE = {"LC_ALL": "C.UTF-8"}
+"""What keeps Python from setting LC_CTYPE itself, which would make two environments of one."""
+
 READY = "import os, sys; {0}; print(os.getpid(), flush=True); sys.stdin.read()"
 
 
@@ -45,7 +51,9 @@ def _trace(pid: int, *arguments: str) -> tuple[int, Any]:
     more = ("--runs", "0", "--no-spawn", "--format", "json")
     ran = envprobe("trace-sitecustomize", "--pid", str(pid), *more, *arguments)
     assert ran.stdout.startswith("{"), ran.stderr
-    return ran.returncode, json.loads(ran.stdout)
+    found = json.loads(ran.stdout)
+    jsonschema.Draft202012Validator(tables.load("trace.schema")).validate(found)
+    return ran.returncode, found
 
 
 def _winners(found: Any) -> dict[str, str]:
@@ -142,6 +150,55 @@ def test_memory_is_told_apart_from_what_a_start_would_run_now(tmp_path: Path) ->
         hook.unlink()
         _, found = _trace(pid)
     assert f"the process has {hook} in its memory" in _checks(found)["memory-disagrees"].lower()
+
+
+def test_the_memory_decides_where_the_directory_of_the_start_is_gone(tmp_path: Path) -> None:
+    hook = _hook(tmp_path / "hooks")
+    with _running("os.chdir('/')", {"PYTHONPATH": "hooks", **ONE}, cwd=tmp_path) as pid:
+        code, found = _trace(pid, "--expect-winner", str(hook))
+    (start,) = found["starts"]
+    assert [one["asked"] for one in start["questions"]] == ["again", "next"]
+    unexpected = [one for one in found["findings"] if one["check"] == "winner-unexpected"]
+    # The process has it, and its next spawned child, which starts in /, will not.
+    assert [one["who"] for one in unexpected] == ["what its next spawned child will run"]
+    assert code == 1
+
+
+def test_the_memory_decides_what_a_moved_environment_had_loaded(tmp_path: Path) -> None:
+    venv.create(tmp_path / "venv", symlinks=True)
+    (site,) = (tmp_path / "venv").glob("lib/python3*/site-packages")
+    (site / "usercustomize.py").write_text("marker = 1\n")
+    (tmp_path / "venv" / "pyvenv.cfg").write_text(
+        f"home = {os.path.dirname(os.path.realpath(sys.executable))}\n"
+        "include-system-site-packages = true\n"
+    )
+    python = tmp_path / "venv" / "bin" / "python"
+    given = {"PYTHONPATH": str(site), **ONE}
+    with _running("pass", given, command=(str(python),)) as pid:
+        (tmp_path / "venv").rename(tmp_path / "moved")
+        _, found = _trace(pid)
+    (start,) = found["starts"]
+    ran, child = start["questions"]
+    assert (ran["asked"], child["asked"]) == ("again", "next")
+    assert {ran["confidence"], child["confidence"]} == {"inferred"}
+    assert f"{python}, by which it was started" in child["reason"]
+    assert str(site / "usercustomize.py") in _checks(found)["memory-disagrees"]
+
+
+def test_what_only_the_capabilities_of_the_process_let_it_read_is_not_known(
+    tmp_path: Path,
+) -> None:
+    if os.geteuid() != 0:
+        missing("root", "only root has capabilities to lose")
+    hook = _hook(tmp_path / "hooks")
+    os.chown(hook.parent, NOBODY, NOBODY)
+    os.chmod(hook.parent, 0o700)
+    with _running("pass", {"PYTHONPATH": str(hook.parent), **ONE}) as pid:
+        code, found = _trace(pid)
+    assert code == 3
+    assert f"{hook.parent} cannot be read without" in _checks(found)["start-not-traced"]
+    assert f"the process has {hook} in its memory" in _checks(found)["memory-disagrees"].lower()
+    assert "hook-unreadable" not in _checks(found)
 
 
 def test_the_interpreter_of_a_virtual_environment_is_its_own(tmp_path: Path) -> None:

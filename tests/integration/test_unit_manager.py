@@ -108,11 +108,35 @@ def test_an_edit_without_daemon_reload(manager: UserManager, name: str) -> None:
     path = manager.write(f"{name}.service", _body("Environment=NCCL_ALGO=Tree KEPT=1"))
     os.utime(path, (time.time() + 2, time.time() + 2))
     found = _unit(manager, name)
-    assert ("unit-not-reloaded", "error") in _checks(found)
-    (one,) = (one for one in found["findings"] if one["check"] == "unit-not-reloaded")
+    assert _checks(found) == {("unit-not-reloaded", "error")}
+    (one,) = found["findings"]
     assert one["evidence"] == ["What is loaded and what the files say differ in NCCL_ALGO."]
     assert one["pids"] == [pid]
     assert "systemctl --user daemon-reload" in one["remedy"]
+
+
+def test_a_new_drop_in_that_systemd_itself_does_not_see(manager: UserManager, name: str) -> None:
+    _started(manager, name, _body("Environment=NCCL_ALGO=Ring"))
+    path = manager.write(f"{name}.service.d/10.conf", "[Service]\nEnvironment=NCCL_ALGO=Tree\n")
+    assert manager.systemctl("show", "--value", "-p", "NeedDaemonReload", name).strip() == "no"
+    found = _unit(manager, name)
+    errors = {check for check, severity in _checks(found) if severity == "error"}
+    assert errors == {"unit-not-reloaded"}
+    (one,) = (one for one in found["findings"] if one["check"] == "unit-not-reloaded")
+    assert f"{path} is not loaded." in one["evidence"]
+
+
+def test_an_edit_on_top_of_a_forgotten_restart(manager: UserManager, name: str) -> None:
+    _started(manager, name, _body("Environment=NCCL_ALGO=Ring B=1"))
+    path = manager.write(f"{name}.service", _body("Environment=NCCL_ALGO=Tree B=1"))
+    manager.systemctl("daemon-reload")
+    path.write_text(_body("Environment=NCCL_ALGO=Tree B=2"))
+    os.utime(path, (time.time() + 2, time.time() + 2))
+    found = _unit(manager, name)
+    assert _checks(found) == {("unit-not-reloaded", "error"), ("unit-not-restarted", "error")}
+    told = {one["check"]: one for one in found["findings"]}
+    assert told["unit-not-restarted"]["message"].endswith("says now for NCCL_ALGO.")
+    assert told["unit-not-reloaded"]["evidence"][0].endswith("differ in B.")
 
 
 def test_a_restart_that_was_forgotten(manager: UserManager, name: str) -> None:

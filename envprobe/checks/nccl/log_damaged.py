@@ -39,8 +39,8 @@ def _run(context: Context) -> Iterator[Finding]:
                 check=CHECK.slug,
                 severity=CHECK.severity,
                 message=Sentence.of(
-                    f"{file.name} could not be read to its end: {file.broken}. What follows in it is"
-                    " not judged."
+                    f"{file.name} could not be read to its end: {file.broken}."
+                    " What follows in it is not judged."
                 ),
                 remedy=Sentence.of("Give a whole copy of the file."),
                 undetermined=True,

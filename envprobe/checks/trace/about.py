@@ -44,8 +44,7 @@ class TraceContext:
 
 def who(answer: Answer) -> str:
     """Return what an answer is about, for `Finding.who`."""
-    python = answer.startup.launch.python
-    asked = {question.asked for question in answer.questions}
+    python, asked = answer.startup.launch.python, _asked(answer)
     return _SUBJECTS.get(next(iter(asked)), python) if len(asked) == 1 else python
 
 
@@ -59,29 +58,39 @@ def found(
     evidence: Iterable[str] = (),
     remedy: str = "",
     undetermined: bool = False,
+    of_memory: bool = False,
 ) -> Finding:
-    """Return a finding about one answer; `told` is a sentence without its end."""
-    asked = {question.asked for question in answer.questions}
+    """Return a finding about one answer; `told` is a sentence without its end.
+
+    `of_memory`: it speaks of what the process holds, not of the start that was traced.
+    """
+    asked = {Asked.GIVEN} if of_memory else _asked(answer)
     told = _BEGINNINGS.get(next(iter(asked)), "") + told if len(asked) == 1 else told
     # Names of files and modules stay as they are.
     first = told.partition(" ")[0]
     if first.isalpha() and first not in MODULES:
         told = told[:1].upper() + told[1:]
     severity = severity or check.severity
-    if asked == {Asked.AGAIN}:
-        # It is no fault of the process: what it has loaded is in its memory.
+    if asked == {Asked.AGAIN} or (answer.blind and not of_memory):
+        # It is no proven fault of the process: what it has loaded is in its memory.
         severity = min(severity, Severity.WARNING, key=lambda one: one.rank)
     return Finding(
         check=check.slug,
         severity=severity,
         message=Sentence.of(told + "."),
         confidence=_confidence(answer),
-        who=who(answer),
+        who=_SUBJECTS[Asked.RAN] if of_memory else who(answer),
         pids=context.pids,
         evidence=tuple(Sentence.of(line) for line in evidence),
         remedy=Sentence.of(remedy or check.mend),
         undetermined=undetermined,
     )
+
+
+def _asked(answer: Answer) -> set[Asked]:
+    """Return the questions that an answer speaks to: AGAIN only where there is no other."""
+    asked = {question.asked for question in answer.questions}
+    return asked - {Asked.AGAIN} or asked
 
 
 def _confidence(answer: Answer) -> Confidence:

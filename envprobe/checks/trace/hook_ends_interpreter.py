@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from envprobe.checks.finding import Check, Finding, Severity
 from envprobe.checks.trace.about import TraceContext, found
 from envprobe.startup.result import Outcome
+
+_ENCODING: Final = (
+    "Save the file as UTF-8: up to CPython 3.12 one other byte in a .pth file ends every start."
+)
 
 
 def _run(context: TraceContext) -> Iterator[Finding]:
@@ -21,6 +26,7 @@ def _run(context: TraceContext) -> Iterator[Finding]:
                     answer,
                     f"{hook.path or hook.name} does not let the interpreter start:"
                     f" {hook.reason}{where}",
+                    remedy=_ENCODING if "UnicodeDecodeError" in hook.reason else "",
                 )
 
 

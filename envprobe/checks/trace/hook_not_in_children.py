@@ -63,9 +63,7 @@ def _remedy(answer: Answer) -> str:
     """Return the remedy that the flags of the parent ask for, "" for the check's own."""
     launch = answer.startup.launch
     if launch.has_flag("S"):
-        return (
-            "Start the process without -S: with it no hook can run, in it or in its workers."
-        )
+        return "Start the process without -S: with it no hook can run, in it or in its workers."
     if launch.ignores_variables:
         return (
             "Start the process without -E and -I, or let a .pth file in site-packages import the"

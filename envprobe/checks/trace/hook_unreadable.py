@@ -13,7 +13,8 @@ from envprobe.startup.types import EntryState
 def _run(context: TraceContext) -> Iterator[Finding]:
     for answer in context.traced.answers:
         walk = answer.startup.walk
-        if walk is None:
+        # Of what only the trace cannot read `start-not-traced` speaks.
+        if walk is None or answer.blind:
             continue
         for one in walk.candidates:
             if not one.file.readable:

@@ -20,8 +20,9 @@ def _run(context: TraceContext) -> Iterator[Finding]:
         for module in MODULES:
             held, now = target.loaded.get(module, ""), effects.loaded.get(module, "")
             if held != now:
-                told = f"{now or 'no ' + module} would be loaded, and in the memory of the process"
-                yield found(CHECK, context, answer, f"{told} is {held or 'no ' + module}")
+                told = f"the process has {held or 'no ' + module} in its memory"
+                told += f", and its start would now load {now or 'no ' + module}"
+                yield found(CHECK, context, answer, told, of_memory=True)
 
 
 CHECK = Check(

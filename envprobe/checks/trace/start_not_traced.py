@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from envprobe.checks.finding import Check, Finding, Severity, Undetermined
 from envprobe.checks.trace.about import TraceContext, found
 from envprobe.startup.result import Outcome
 from envprobe.startup.traced import Answer
 
+_BLIND: Final = (
+    "Foreign code is run without capabilities: give the user of the process the right to read it"
+    " (chmod a+rX, chown), or trust what the process has in its memory."
+)
+
 
 def _run(context: TraceContext) -> Iterator[Finding]:
     for answer in context.traced.answers:
         for problem in answer.startup.problems:
             yield found(CHECK, context, answer, problem, undetermined=True)
+        for path in answer.blind:
+            told = f"{path} cannot be read without the capabilities of the process"
+            yield found(CHECK, context, answer, told, remedy=_BLIND, undetermined=True)
         run = answer.startup.run
         ended = {hook.outcome for hook in answer.startup.hooks} & {Outcome.ENDED, Outcome.STOPPED}
         if not run.answered and not ended:

@@ -37,7 +37,7 @@ def _in_memory(context: TraceContext, answer: Answer, path: str) -> Iterator[Fin
         told += f" {held.get(SITECUSTOMIZE) or 'no sitecustomize'} in its memory"
         # The memory is asked for the two hooks only, not for what startup files import.
         open_ = winner_cause.stem(path) not in MODULES
-        yield found(CHECK, context, answer, told, severity=CHECK.severity, undetermined=open_)
+        yield found(CHECK, context, answer, told, undetermined=open_, of_memory=True)
 
 
 def _at_start(context: TraceContext, answer: Answer, path: str) -> Iterator[Finding]:
@@ -75,7 +75,7 @@ def _judged(answer: Answer, path: str) -> tuple[str, list[str], str, bool]:
     hook = answer.startup.hook(SITECUSTOMIZE)
     told = f"{path} was expected to win, but {_told(hook)}"
     evidence, remedy = winner_cause.of(answer, path)
-    return told, evidence, remedy, hook.outcome is Outcome.UNKNOWN
+    return told, evidence, remedy, hook.outcome is Outcome.UNKNOWN or bool(answer.blind)
 
 
 def _files(hook: Hook) -> tuple[str, ...]:
@@ -107,7 +107,8 @@ def _old_code(answer: Answer, hook: Hook) -> str:
 
 def _told(hook: Hook) -> str:
     if not hook.path:
-        return f"no sitecustomize runs ({hook.reason or hook.outcome.value})"
+        why = "none is found" if hook.outcome is Outcome.ABSENT else hook.outcome.value
+        return f"no sitecustomize runs ({hook.reason or why})"
     if hook.outcome is Outcome.RAN:
         return f"{hook.path} does"
     return f"{hook.path} is found and does not run to its end ({hook.outcome.value})"

@@ -39,6 +39,43 @@ def differing(definition: Definition) -> tuple[str, ...]:
     )
 
 
+def unloaded(definition: Definition) -> tuple[str, ...]:
+    """Return the drop-ins that are there now and were not loaded, and those that are gone.
+
+    NeedDaemonReload= does not see a drop-in whose directory is new (measured with systemd 252).
+    """
+    live = definition.live
+    if live is None:
+        return ()
+    now = set(definition.files[1:])
+    return tuple(sorted(now.symmetric_difference(live.drop_ins)))
+
+
+def is_stale(definition: Definition) -> bool:
+    """Return whether the manager would start the unit by an older definition."""
+    live = definition.live
+    return live is not None and (live.need_reload or bool(unloaded(definition)))
+
+
+def not_handed_of_loaded(definition: Definition) -> tuple[str, ...] | None:
+    """Return what the loaded Environment= says and the process was not given; None: not known.
+
+    What an environment file sets as well is left out.
+    """
+    live = definition.live
+    if live is None or live.handed is None or live.handed.status not in _KNOWN:
+        return None
+    found = []
+    for name, text in live.loaded.items():
+        entry = definition.declared.entry(name)
+        if entry is not None and entry.setting.source is Source.FILE:
+            continue
+        reading = live.handed.reading(name)
+        if reading.known and reading.value != Value(text.encode("utf-8", "surrogateescape")):
+            found.append(name)
+    return tuple(found)
+
+
 def not_handed(definition: Definition, entries: Iterable[Entry]) -> tuple[str, ...] | None:
     """Return which of these entries the running process was not started with; None: not known."""
     live = definition.live

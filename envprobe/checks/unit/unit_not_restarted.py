@@ -6,7 +6,12 @@ from collections.abc import Iterator
 
 from envprobe.checks.finding import Check, Finding, Severity
 from envprobe.checks.unit.about import UnitContext, found
-from envprobe.checks.unit.loaded import TOLERANCE, not_handed
+from envprobe.checks.unit.loaded import (
+    TOLERANCE,
+    is_stale,
+    not_handed,
+    not_handed_of_loaded,
+)
 from envprobe.checks.who import moment
 from envprobe.launch.definition import Definition
 from envprobe.launch.types import Source
@@ -18,12 +23,13 @@ def _run(context: UnitContext) -> Iterator[Finding]:
         live = definition.live
         if live is None or live.started is None:
             continue
+        stale = is_stale(definition)
         newer = [
             (path, at)
-            for path in definition.files
+            for path in (() if stale else definition.files)
             if (at := definition.modified.get(path)) is not None and at > live.started + TOLERANCE
         ]
-        names = _differ(definition)
+        names = not_handed_of_loaded(definition) if stale else _differ(definition)
         if not newer and not names:
             continue
         yield found(

@@ -147,21 +147,30 @@ def test_a_hook_that_may_have_failed_is_told_with_its_folder() -> None:
 @pytest.mark.parametrize(
     ("variables", "says"),
     [
-        ({}, "PID 110 was started without PYTHONPATH."),
-        ({"PYTHONPATH": "/a:/b"}, "with which PID 110 was started, does not name it"),
-        ({"PYTHONPATH": "/a:/opt/hooks/"}, ""),
+        ({}, "There is no PYTHONPATH in the environment of PID 110."),
+        ({"PYTHONPATH": "/a:/b"}, "PYTHONPATH=/a:/b of PID 110 does not name /opt/hooks;"),
+        (
+            {"PYTHONPATH": "/a:/opt/hooks/"},
+            "PYTHONPATH=/a:/opt/hooks/ of PID 110 names /opt/hooks;",
+        ),
     ],
 )
 def test_the_variable_that_leads_to_no_hook_is_told(variables: dict[str, str], says: str) -> None:
-    scene = having(no_hook())
-    scene.change(
-        110,
-        environments={
-            View.EXEC: Environment(View.EXEC, EnvironmentStatus.COMPLETE, values(variables))
-        },
-    )
+    view = Environment(View.EXEC, EnvironmentStatus.COMPLETE, values(variables))
+    scene = having(no_hook()).change(110, environments={View.EXEC: view})
     said = evidence(one(scene.run(**expect_hook()), "hook-differs"))
-    assert (says in said) if says else ("PYTHONPATH" not in said)
+    assert says in said
+    scene.change(110, environments={View.LIBC: dataclasses.replace(view, view=View.LIBC)})
+    assert says in evidence(one(scene.run(**expect_hook()), "hook-differs"))
+
+
+def test_workers_without_a_hook_for_other_reasons_are_told_apart() -> None:
+    bare, flagged = inside(hooks=(no_hook(),)), {"isolated": 1}
+    scene = put(sglang(3), bare, bare, with_python(bare, flags=flagged))
+    view = Environment(View.EXEC, EnvironmentStatus.COMPLETE, values({"PYTHONPATH": "/broken"}))
+    scene.change(110, environments={View.EXEC: view})
+    found = of(scene.run(**expect_hook()), "hook-differs")
+    assert {one.pids for one in found} == {(110,), (111,), (112,)}
 
 
 def test_a_hook_that_says_two_files_is_unknown() -> None:

@@ -216,6 +216,15 @@ def test_a_patch_that_a_stranger_wraps_may_or_may_not_run() -> None:
     assert "it holds tracer.probe (/venv/tracer.py:3), which holds my_kernels.attn.extend" in said
 
 
+def test_a_stranger_that_wraps_what_cannot_be_read_may_run_the_patch() -> None:
+    hiding = holder("srv.Called", ORIGINAL, "type.__call__")
+    wrapped = wrapping(function("tracer", "/venv/tracer.py", 3, "probe"), hiding)
+    scene = server(inside(holds(wrapped)))
+    assert one(scene.run(**expect()), "patch-unknown").pids == (110,)
+    own = wrapping(ORIGINAL, hiding, "closure variable helper")
+    assert slugs(server(inside(holds(own))).run(**expect())) == {"patch-missing"}
+
+
 def test_questions_with_one_reason_are_one_finding() -> None:
     scene = server(None, None)
     patches = (*expect()["patches"], *expect(query=f"{BACKEND}:other")["patches"])

@@ -307,8 +307,23 @@ def test_facts_of_a_process() -> None:
     old = dataclasses.replace(PROCESS, loaded={"sitecustomize": LOSER})
     (one,) = _found(GOOD, target=old, asked=(Asked.AGAIN,))
     assert (one.check, one.severity, one.pids) == ("memory-disagrees", WARNING, (7,))
-    assert one.who == "what a start of the process would run now"
+    assert one.who == "what the process ran"
     assert _found(GOOD, target=old, asked=(Asked.NEXT,)) == []
+    expected = Expected(winner=LOSER)
+    assert [one.check for one in _found(GOOD, expected, target=old, asked=(Asked.AGAIN,))] == [
+        "memory-disagrees"
+    ]
+    (one, _) = _found(GOOD, Expected(winner=PATH), target=old, asked=(Asked.AGAIN,))
+    assert (one.check, one.severity, one.who) == (
+        "winner-unexpected",
+        ERROR,
+        "what the process ran",
+    )
+    # Neither the start nor the memory is known: nothing is claimed.
+    unread = dataclasses.replace(PROCESS, loaded=None)
+    how: dict[str, Any] = {"target": unread, "confidence": Confidence.INFERRED}
+    (one, _) = _found(GOOD, Expected(winner=PATH), asked=asked, **how)
+    assert (one.check, one.undetermined) == ("winner-unexpected", True)
     newer = dataclasses.replace(GOOD, **_winner(file=FileFacts(PATH, changed=200.0)))
     (one,) = _found(newer, target=PROCESS, asked=asked)
     assert (one.check, one.severity) == ("hook-newer-than-process", WARNING)

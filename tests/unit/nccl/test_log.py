@@ -145,13 +145,36 @@ def test_the_standard_input_is_a_log(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (process.host, process.first) == ("vm", facts.Place("-", 1))
 
 
-def test_lines_are_numbered_across_blocks(tmp_path: Path) -> None:
-    noise = "a line of the server\n" * 30000
+@pytest.mark.parametrize("line", ["a line of the server", "LLLL LL NCCL_ALGO NCCLL CL L", "", "L"])
+def test_lines_are_numbered_across_blocks(line: str, tmp_path: Path) -> None:
+    noise = f"{line}\n" * 30000
     text = noise + info("NCCL_PROTO set by environment to LL") + noise + info("x")
     (process,) = read(text, tmp_path).processes
     assert process.variables[0].place.line == 30001
     assert process.last.line == 60002
     assert read(text, tmp_path).files[0].lines == 60002
+
+
+def test_after_a_matrix_a_sparse_log_stays_sparse(tmp_path: Path) -> None:
+    # Its rows and the lines behind them are not marked; a message in their midst is.
+    noise = "a line of the server that is nothing but words in a row\n" * 2000
+    head = info("Enabled NCCL Func/Proto/Algo Matrix:")
+    rows = "     Function |       LL   Simple   |    Ring\n    AllReduce |        1        0   |       1\n"
+    text = noise + head + rows + noise + info("NCCL_PROTO set by environment to LL") + noise
+    (process,) = read(text, tmp_path).processes
+    assert process.outcome.matrices[0].rows == {"AllReduce": {"LL": 1, "Simple": 0, "Ring": 1}}
+    assert process.variables[0].place.line == 4004
+
+
+def test_texts_that_differ_in_digits_are_counted_apart(tmp_path: Path) -> None:
+    text = "".join(
+        info(f"Channel 0{n}/0 : {n}[{n}] -> {n + 1}[{n + 1}] via P2P/IPC") * 2 for n in range(8)
+    )
+    (process,) = read(text + info("Channel 09/0 : 1[1] -> 2[2] via"), tmp_path).processes
+    assert [(link.source, link.count) for link in process.outcome.links] == [
+        (n, 2) for n in range(8)
+    ]
+    assert process.messages == 17
 
 
 def test_many_messages_in_a_long_log_are_counted_exactly(tmp_path: Path) -> None:
@@ -191,10 +214,8 @@ def test_json_of_any_collector_is_unwrapped(field: str, tmp_path: Path) -> None:
 def test_blanks_at_the_ends_of_lines_are_no_part_of_a_number(tmp_path: Path) -> None:
     text = "".join(f"{line}   \n" for line in _038().splitlines())
     found = read(text, tmp_path)
-    plain = log.read([str(DATA / "038.log")])
-    assert [rank.outcome for c in found.communicators for rank in c.ranks] == [
-        rank.outcome for c in plain.communicators for rank in c.ranks
-    ]
+    plain = read(_038(), tmp_path)
+    assert found.communicators == plain.communicators
     meanings = [[each.meaning for each in p.variables] for p in found.processes]
     assert meanings == [[each.meaning for each in p.variables] for p in plain.processes]
 

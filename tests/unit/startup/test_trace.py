@@ -159,3 +159,8 @@ def test_any_bytes_are_a_trace_without_hooks() -> None:
     found = parse(b"\xff\xfe\0Traceback (most recent call last):\n" * 3)
     assert not found.site_done
     assert not found.imports["sitecustomize"].ended
+
+
+def test_bytes_of_a_path_that_stderr_has_escaped_are_the_path() -> None:
+    found = parse(b"# code object from '/caf\\udce9/sitecustomize.py'\n").imports["sitecustomize"]
+    assert found.path == "/caf\udce9/sitecustomize.py"

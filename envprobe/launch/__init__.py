@@ -1,0 +1,1 @@
+"""Declared environments: systemd units, command lines and wrappers, containers' definitions."""

@@ -1,0 +1,267 @@
+"""A Kubernetes container's environment, from its definition and the objects that it refers to.
+
+Source: kubelet 1.31, pkg/kubelet/kubelet_pods.go makeEnvironmentVariables and envvars/envvars.go;
+$(NAME): third_party/forked/golang/expansion.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import dataclasses
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from envprobe.launch.declared import Builder, Declared, setting
+from envprobe.launch.types import Kind, Place, Remark, Setting, Source
+from envprobe.redact import DEFAULT_WANTED, is_wanted
+from envprobe.values import Value
+
+_REFERENCE: Final = re.compile(r"\$\$|\$\(([^)]*)\)")
+_NAME: Final = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
+_TEMPLATES: Final = (("spec",), ("spec", "template", "spec"))
+_CRON: Final = ("spec", "jobTemplate", "spec", "template", "spec")
+_LINKS: Final = (
+    "service links may set NAME_PORT and its kin for each service of the namespace"
+    " (enableServiceLinks)"
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Pod:
+    """One container of a workload: what it declares, and the words that it runs."""
+
+    subject: str
+    declared: Declared
+    words: tuple[str, ...]
+    cwd: str
+    remarks: tuple[Remark, ...]
+    place: Place
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Document:
+    """One object of a file."""
+
+    place: Place
+    object: Mapping[str, Any]
+
+    @property
+    def kind(self) -> str:
+        """What kind of object it is."""
+        return str(self.object.get("kind", ""))
+
+    @property
+    def name(self) -> str:
+        """The object's name."""
+        return str((self.object.get("metadata") or {}).get("name", ""))
+
+
+def flattened(documents: Iterable[Document]) -> Iterator[Document]:
+    """Yield the documents, those of a List one by one."""
+    for one in documents:
+        items = one.object.get("items")
+        if isinstance(items, list):
+            for item in items:
+                if isinstance(item, Mapping):
+                    yield Document(one.place, item)
+        else:
+            yield one
+
+
+def pods(documents: Iterable[Document], container: str | None) -> list[Pod]:
+    """Return the containers of all workloads, or the one with this name; ValueError if none."""
+    every = list(flattened(documents))
+    found = []
+    for one in every:
+        spec = _pod_spec(one.object)
+        if spec is None:
+            continue
+        for each in spec.get("containers") or ():
+            if container is None or each.get("name") == container:
+                found.append(_Container(one, spec, each, every).pod())
+    if not found:
+        named = f"no container {container}" if container else "no workload with containers"
+        raise ValueError(f"there is {named} in it")
+    return found
+
+
+def _pod_spec(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    for path in (*_TEMPLATES, _CRON):
+        inside: Any = document
+        for key in path:
+            inside = inside.get(key) if isinstance(inside, Mapping) else None
+        if isinstance(inside, Mapping) and isinstance(inside.get("containers"), list):
+            return inside
+    return None
+
+
+class _Container:
+    def __init__(
+        self,
+        document: Document,
+        spec: Mapping[str, Any],
+        container: Mapping[str, Any],
+        every: list[Document],
+    ) -> None:
+        self.document = document
+        self.place = document.place
+        self.spec = spec
+        self.container = container
+        self.every = every
+        self.builder = Builder()
+        self.remarks: list[Remark] = []
+        self.open: list[str] = ["the image may set variables of its own"]
+
+    def pod(self) -> Pod:
+        self.links()
+        for one in self.container.get("envFrom") or ():
+            self.env_from(one)
+        for one in self.container.get("env") or ():
+            self.env(one)
+        given = [*(self.container.get("command") or ()), *(self.container.get("args") or ())]
+        words = tuple(self.expanded(str(one), "")[0] for one in given)
+        name = f"{self.document.kind}/{self.document.name}/{self.container.get('name', '')}"
+        declared = self.builder.made(open="; ".join(self.open), source=name)
+        has_command = bool(self.container.get("command"))
+        cwd = str(self.container.get("workingDir") or "")
+        return Pod(
+            name, declared, words if has_command else (), cwd, tuple(self.remarks), self.place
+        )
+
+    def remark(self, kind: Kind, about: str, name: str = "", value: str | None = None) -> None:
+        text = None if value is None else Value(value.encode("utf-8", "surrogateescape"))
+        self.remarks.append(Remark(kind, self.place, about, name, text))
+
+    def links(self) -> None:
+        """Set what service links set; they count least."""
+        if self.spec.get("enableServiceLinks") is False:
+            return
+        services = [one for one in self.every if one.kind == "Service"]
+        if not services:
+            self.open.append(_LINKS)
+        for one in services:
+            for name, value in service_variables(one.object).items():
+                self.builder.set(setting(name, value, Source.CONTAINER, one.place))
+                if name == f"{_prefix(one.name)}_PORT" and is_wanted(name, DEFAULT_WANTED):
+                    about = f"the service {one.name} sets it by a service link"
+                    self.remark(Kind.SERVICE_LINK, about, name, value)
+
+    def env_from(self, one: Mapping[str, Any]) -> None:
+        prefix = str(one.get("prefix") or "")
+        for key, kind in (("configMapRef", "ConfigMap"), ("secretRef", "Secret")):
+            if key not in one:
+                continue
+            source = self.source(kind, one[key])
+            if source is None:
+                continue
+            for name, value in _data(source.object).items():
+                if _NAME.fullmatch(prefix + name):
+                    self.builder.set(Setting(prefix + name, value, Source.CONTAINER, source.place))
+
+    def source(self, kind: str, reference: Mapping[str, Any]) -> Document | None:
+        """Return a ConfigMap or Secret among the documents; else anything may be set."""
+        name = str(reference.get("name", ""))
+        for one in self.every:
+            if one.kind == kind and one.name == name:
+                return one
+        self.open.append(f"the {kind} {name} was not given")
+        self.builder.doubt(f"the {kind} {name} was not given")
+        optional = "" if reference.get("optional") else ", and without it the pod does not start"
+        about = f"the {kind} {name} is not among the files{optional}"
+        self.remark(Kind.FILE_UNREADABLE, about)
+        return None
+
+    def env(self, one: Mapping[str, Any]) -> None:
+        name = str(one.get("name", ""))
+        if one.get("valueFrom") is not None and not one.get("value"):
+            self.value_from(name, one["valueFrom"])
+            return
+        text, unknown = self.expanded(str(one.get("value") or ""), name)
+        if unknown:
+            reason = f"it refers to {unknown}, which is not known"
+            self.builder.set(Setting(name, None, Source.CONTAINER, self.place, reason))
+        else:
+            self.builder.set(setting(name, text, Source.CONTAINER, self.place))
+
+    def value_from(self, name: str, given: Mapping[str, Any]) -> None:
+        value = None
+        reason = "its value is that of the pod when it runs"
+        for key, kind in (("configMapKeyRef", "ConfigMap"), ("secretKeyRef", "Secret")):
+            if key in given:
+                wanted = str(given[key].get("name", ""))
+                reason = f"the {kind} {wanted} was not given"
+                found = [one for one in self.every if (one.kind, one.name) == (kind, wanted)]
+                if found:
+                    value = _data(found[0].object).get(str(given[key].get("key", "")))
+                    reason = "" if value is not None else f"the {kind} {wanted} has no such key"
+        if "fieldRef" in given and given["fieldRef"].get("fieldPath") == "metadata.name":
+            reason = "it is the pod's name"
+        self.builder.set(Setting(name, value, Source.CONTAINER, self.place, reason))
+
+    def expanded(self, text: str, name: str) -> tuple[str, str]:
+        """Return a text with $(NAME) replaced, and a name whose value cannot be told."""
+        unknown = ""
+
+        def replaced(match: re.Match[str]) -> str:
+            nonlocal unknown
+            if match[1] is None:
+                return "$"
+            value = self.builder.value(match[1])
+            if value is not None:
+                return value.reveal().decode("utf-8", "surrogateescape")
+            if self.builder.has(match[1]) or len(self.open) > 1:
+                unknown = match[1]
+                return match[0]
+            about = f"$({match[1]}) stands for nothing here: no variable of that name comes before"
+            self.remark(Kind.REFERENCE_LITERAL, f"{about}, and the text itself stays", name, text)
+            return match[0]
+
+        return _REFERENCE.sub(replaced, text), unknown
+
+
+def _data(source: Mapping[str, Any]) -> dict[str, Value | None]:
+    found: dict[str, Value | None] = {}
+    for name, text in (source.get("data") or {}).items():
+        if source.get("kind") == "Secret":
+            try:
+                found[str(name)] = Value(base64.b64decode(str(text), validate=True))
+            except (binascii.Error, ValueError):
+                found[str(name)] = None
+        else:
+            found[str(name)] = Value(str(text).encode("utf-8", "surrogateescape"))
+    for name, text in (source.get("stringData") or {}).items():
+        found[str(name)] = Value(str(text).encode("utf-8", "surrogateescape"))
+    return found
+
+
+def _prefix(name: str) -> str:
+    return name.upper().replace("-", "_")
+
+
+def service_variables(service: Mapping[str, Any]) -> dict[str, str]:
+    """Return the variables that a service link sets (docs: Service, "Environment variables")."""
+    spec = service.get("spec") or {}
+    name = _prefix(str((service.get("metadata") or {}).get("name", "")))
+    host = str(spec.get("clusterIP") or "")
+    ports = [one for one in spec.get("ports") or () if isinstance(one, Mapping)]
+    if not ports or host == "None" or spec.get("type") == "ExternalName":
+        return {}
+    found = {f"{name}_SERVICE_HOST": host, f"{name}_SERVICE_PORT": str(ports[0].get("port"))}
+    for one in ports:
+        if one.get("name"):
+            found[f"{name}_SERVICE_PORT_{_prefix(str(one['name']))}"] = str(one.get("port"))
+    for number, one in enumerate(ports):
+        protocol, port = str(one.get("protocol") or "TCP"), one.get("port")
+        url = f"{protocol.lower()}://{host}:{port}"
+        if number == 0:
+            found[f"{name}_PORT"] = url
+        prefix = f"{name}_PORT_{port}_{protocol.upper()}"
+        found |= {
+            prefix: url,
+            f"{prefix}_PROTO": protocol.lower(),
+            f"{prefix}_PORT": str(port),
+            f"{prefix}_ADDR": host,
+        }
+    return found
