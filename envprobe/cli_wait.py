@@ -40,10 +40,11 @@ def wait(
         if snapshot is not None:
             _same_roots(snapshot, roots)
             found = progress(context_of(snapshot))
+            if not found.decided:
+                teller.tell(_words(found), time.monotonic() - started)
             if found.decided or _left(started, timeout) <= 0:
                 teller.end()
                 return snapshot
-            teller.tell(_words(found), time.monotonic() - started)
         else:
             teller.tell("no worker yet", time.monotonic() - started)
         time.sleep(max(min(pause, _left(started, timeout)), 0))

@@ -70,7 +70,7 @@ def tree() -> Iterator[demo.Tree]:
         (("workers", "--save-facts", "-"), 2, "--save-facts - names no file", "/dev/stdout"),
         (("workers", "-o", "text=-"), 2, "-o text=- names no file", "-o text=/dev/stdout"),
         (("workers", "--allow-unknown", "EP003"), 2, "env-missing: this check always", "[ignore]"),
-        (("explain", "EP999"), 2, "there is no check 'EP999'", "EP0"),
+        (("explain", "EP999"), 2, "there is no check 'EP999'", "Did you mean 'EP"),
         (("explain",), 2, "Missing argument", "envprobe explain --help"),
     ],
 )
