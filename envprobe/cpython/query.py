@@ -47,8 +47,9 @@ class Query(NamedTuple):
         path = tuple(rest.split(".")) if colon else ()
         if not all(module.split(".")) or not all(path) or len(path) > MAX_PARTS:
             raise UsageError(f"not a question about a module: {text!r}", _FORM)
-        if _ODD.search(module + "".join(path)):
-            raise UsageError(f"not a question, it holds blanks, brackets or signs: {text!r}", _FORM)
+        if odd := _ODD.search(module + "".join(path)):
+            what = "blanks" if odd.group().isspace() else f"a sign such as {odd.group()}"
+            raise UsageError(f"{what} in the question {text!r}", _FORM)
         return cls(text, module, path)
 
 

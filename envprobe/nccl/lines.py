@@ -76,7 +76,7 @@ class Lines:
             self._unmarked(line, place)
             return
         if len(marks) == 1 and marks[0][1] == b"INFO" and not broken:
-            thread = self._known(line[: marks[0].start()])
+            thread = self._known(line[: marks[0].start()].removesuffix(b" "))
             if thread is not None:
                 self._known_info(thread, line[marks[0].end() :], place)
                 return

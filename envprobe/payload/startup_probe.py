@@ -151,11 +151,16 @@ def loaded_files(names: list) -> dict:
 
 
 def recorded(key: str) -> dict:
-    """Return what hooks of `envprobe init-hook` have recorded: of each chained hook or patch."""
+    """Return what hooks of `envprobe init-hook` have recorded: of each chained hook or patch.
+
+    A hook that failed itself counts as one that it has chained.
+    """
     found = {}
     for module in list(sys.modules.values()):
         told = getattr(module, "__dict__", {}).get("ENVPROBE_HOOK")
         states = told.get(key) if isinstance(told, dict) else None
+        if key == "chained" and isinstance(told, dict) and told.get("error"):
+            states = {getattr(module, "__file__", ""): told["error"]}
         if isinstance(states, dict):
             found.update({str(name): str(state)[:500] for name, state in states.items()})
     return found

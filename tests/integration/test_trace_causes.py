@@ -98,6 +98,14 @@ def test_a_chained_hook_that_ran_is_none(here: Place) -> None:
     assert "hook-raised" not in _findings(startup)
 
 
+def test_a_hook_of_init_hook_that_failed_itself_is_a_finding(here: Place) -> None:
+    inithook.write(inithook.Request(str(here.outside("h"))))
+    file = here.outside("h/sitecustomize.py")
+    file.write_text(file.read_text().replace("PATCHES = ()", "PATCHES = (1,)"))
+    one = _findings(here.examine(python_path=f"{here.path}/h"))["hook-raised"]
+    assert f"{here.path}/h/sitecustomize.py raised TypeError" in show_sentence(one.message)
+
+
 def test_what_a_failed_patch_of_init_hook_has_recorded_is_told(here: Place) -> None:
     patch = inithook.parse_patch("json:dumps=no_such_module:dumps")
     inithook.write(inithook.Request(str(here.outside("h")), (patch,)))

@@ -24,7 +24,8 @@ def _run(context: TraceContext) -> Iterator[Finding]:
             yield _finding(context, answer, name, hook.raised, _remedy(answer, hook))
         for path, raised in hook.chained_raised.items():
             remedy = "" if raised.file else _LINE_NOT_KNOWN
-            yield _finding(context, answer, f"{path}, which {hook.path} runs,", raised, remedy)
+            name = path if path == hook.path else f"{path}, which {hook.path} runs,"
+            yield _finding(context, answer, name, raised, remedy)
 
 
 def _finding(

