@@ -17,6 +17,9 @@ from envprobe.nccl.streams import Stream, clean
 _DENSE: Final = 512
 """A block with more than one message in so many bytes is read line by line."""
 
+_NEAR: Final = 2048
+"""So many bytes behind a message are read line by line too: messages come in bursts."""
+
 _NEXT: Final = re.compile(rb"NCCL[ \xc2]")
 
 _OTHERS: Final = 64
@@ -62,12 +65,11 @@ class Scanner:
             start = max(block.rfind(b"\n", counted, at) + 1, counted)
             if start > counted:
                 self._number += _lines_in(block, counted, start)
-            hits += 1
-            if hits * _DENSE > at - first + 8 * _DENSE:
+            if hits * _DENSE > at - first + 64 * _DENSE:
                 self._read_dense(block[start:end])
                 return
-            counted = block.find(b"\n", at, end) + 1
-            self._read_lines([clean(block[start:counted]).removesuffix(b"\n")])
+            counted = block.find(b"\n", min(at + _NEAR, end - 1), end) + 1
+            hits += self._read_lines(clean(block[start:counted]).split(b"\n")[:-1])
         self._number += _lines_in(block, counted, end)
 
     def _read_dense(self, block: bytes) -> None:

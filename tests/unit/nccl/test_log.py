@@ -159,7 +159,10 @@ def test_after_a_matrix_a_sparse_log_stays_sparse(tmp_path: Path) -> None:
     # Its rows and the lines behind them are not marked; a message in their midst is.
     noise = "a line of the server that is nothing but words in a row\n" * 2000
     head = info("Enabled NCCL Func/Proto/Algo Matrix:")
-    rows = "     Function |       LL   Simple   |    Ring\n    AllReduce |        1        0   |       1\n"
+    rows = (
+        "     Function |       LL   Simple   |    Ring\n"
+        "    AllReduce |        1        0   |       1\n"
+    )
     text = noise + head + rows + noise + info("NCCL_PROTO set by environment to LL") + noise
     (process,) = read(text, tmp_path).processes
     assert process.outcome.matrices[0].rows == {"AllReduce": {"LL": 1, "Simple": 0, "Ring": 1}}
