@@ -2,7 +2,8 @@
 
 Run as `python FLAGS -S -c TEXT DESCRIPTOR [PATH]`: -S keeps site from running before it can be
 watched; it is then run here as the interpreter would have run it. What `.pth` files import is
-executed. The answer, one JSON object, is written to the descriptor; it says what is at PATH too.
+executed. The answer, one line of JSON, is written to the descriptor; it says what is at PATH too.
+Before it comes a line for each startup file that is begun with: the answer may never come.
 Standard library only, Python 3.9 to 3.15.
 """
 
@@ -30,7 +31,7 @@ def main(descriptor: str, wanted: str = "") -> None:
         "hooks": {},
         "wanted": at_path(wanted) if wanted else None,
     }
-    site = run_site(answer)
+    site = run_site(answer, int(descriptor))
     # Before CPython 3.14 it is site that makes the prefix that of a virtual environment.
     answer["prefix"], answer["base_prefix"] = sys.prefix, sys.base_prefix
     answer["stdlib"] = os.path.dirname(os.__file__)
@@ -43,8 +44,8 @@ def main(descriptor: str, wanted: str = "") -> None:
 
 
 def send(descriptor: int, answer: dict) -> None:
-    """Write one JSON object; what hooks have done to sys.stdout does not matter."""
-    data = json.dumps(answer).encode("ascii")
+    """Write one line of JSON; what hooks have done to sys.stdout does not matter."""
+    data = json.dumps(answer).encode("ascii") + b"\n"
     while data:
         data = data[os.write(descriptor, data) :]
 
@@ -57,7 +58,7 @@ def at_path(path: str) -> dict:
     return {"path": path, "state": state, "real": os.path.realpath(path)}
 
 
-def run_site(answer: dict) -> object:
+def run_site(answer: dict, descriptor: int) -> object:
     """Run site.main with recorders in the place of the two functions that import the hooks."""
     import site
 
@@ -67,6 +68,13 @@ def run_site(answer: dict) -> object:
 
         return record
 
+    add = site.addpackage
+
+    def adding(folder: str, name: str, *more: object, **others: object) -> object:
+        send(descriptor, {"reading": os.path.join(folder, name)})
+        return add(folder, name, *more, **others)
+
+    site.addpackage = adding
     for hook in HOOKS:
         setattr(site, "exec" + hook, recorder(hook))
     site.main()

@@ -113,8 +113,8 @@ def _gone(pid: int) -> TargetGoneError | UndeterminedError:
     if not outer:
         return TargetGoneError(
             f"there is no process {pid}",
-            "Look up the server's number again (pgrep -af launch_server); `envprobe workers` without "
-            "--pid lists the launches found here.",
+            "Look up the server's number again (pgrep -af launch_server); `envprobe workers` "
+            "without --pid lists the launches found here.",
         )
     named = ", ".join(str(one) for one in outer[:_MAX_NAMED])
     return TargetGoneError(

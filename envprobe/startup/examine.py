@@ -60,6 +60,7 @@ class _Examination:
         self._questions = questions
         self._bounds = Bounds(questions.seconds, _OUTPUT_BYTES, _PROCESSES)
         self._problems: list[str] = []
+        self._last_read = ""
 
     def made(self) -> Startup:
         walked = self._walk()
@@ -67,7 +68,7 @@ class _Examination:
         traced = trace.parse(ended.stderr)
         found = effects.read(interpreter.answers(ended), self._launch)
         run = interpreter.described(ended, said=interpreter.last_words(ended))
-        hooks = Observed(self._launch, run, traced, walked, found).hooks()
+        hooks = Observed(self._launch, run, traced, walked, found, self._last_read).hooks()
         packages = self._packages(hooks, walked)
         if walked is None and any(_stops(hook) for hook in hooks):
             self._problems.clear()  # the same startup file has stopped the walk
@@ -109,6 +110,7 @@ class _Examination:
         try:
             return walk.read(ended.answer, self._launch)
         except ValueError:
+            self._last_read = walk.last_read(interpreter.answers(ended))
             how = f"it was ended for {ended.stopped}" if ended.stopped else f"code {ended.code}"
             said = interpreter.last_words(ended)
             problem = f"the walk of sys.path did not come to its end ({how})"

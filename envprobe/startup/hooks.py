@@ -16,6 +16,7 @@ from envprobe.startup.types import (
     MODULES,
     USERCUSTOMIZE,
     Candidate,
+    FileRun,
     Imported,
     Kind,
     Launch,
@@ -52,16 +53,29 @@ _ALREADY: Final = "it was imported by a startup file before site would have done
 
 
 class Observed:
-    """What was seen of one start."""
+    """What was seen of one start.
+
+    `last_read` is the startup file with which the walk of sys.path ended, "" if it did not.
+    """
 
     def __init__(
-        self, launch: Launch, run: Run, trace: Trace, walk: Walk | None, effects: Effects | None
+        self,
+        launch: Launch,
+        run: Run,
+        trace: Trace,
+        walk: Walk | None,
+        effects: Effects | None,
+        last_read: str = "",
     ) -> None:
         self.launch = launch
         self.run = run
         self.trace = trace
         self.walk = walk
         self.effects = effects
+        # CPython 3.9 does not say in its trace which files it reads.
+        self._files = dict(trace.files)
+        if last_read:
+            self._files.setdefault(last_read, FileRun(last_read))
 
     def hooks(self) -> tuple[Hook, ...]:
         """Return all hooks; sitecustomize and usercustomize are always among them."""
@@ -80,7 +94,7 @@ class Observed:
 
     def _traced_files(self) -> Iterator[Hook]:
         """Yield what the trace alone says, where the same files have stopped the walk too."""
-        for path, told in self.trace.files.items():
+        for path, told in self._files.items():
             outcome, reason = Outcome.RAN, ""
             if told.raised is not None:
                 outcome = Outcome.RAISED
@@ -100,10 +114,10 @@ class Observed:
 
     def _stopped_in(self, path: str) -> bool:
         """Return whether site came no further than this startup file."""
-        return not self._got_to_modules() and path == next(reversed([*self.trace.files]), None)
+        return not self._got_to_modules() and [*self._files][-1:] == [path]
 
     def _lines(self, file: StartupFile) -> Iterator[Hook]:
-        told = self.trace.files.get(file.file.path)
+        told = self._files.get(file.file.path)
         stops = not file.entry_points and self.walk is not None and self.walk.version < (3, 15)
         raised = False
         for number, text in file.lines:
@@ -145,8 +159,8 @@ class Observed:
         """Return the outcome of a startup file that did not come to its end as far as is known."""
         if self._got_to_modules():
             return Outcome.RAN, ""
-        if path not in self.trace.files:
-            return Outcome.UNKNOWN, _BEFORE if self.trace.files else ""
+        if path not in self._files:
+            return Outcome.UNKNOWN, _BEFORE if self._files else ""
         fatal = self.trace.fatal
         if fatal is not None:
             what = f"{fatal.type}: {fatal.message}" if fatal.message else fatal.type
@@ -234,7 +248,7 @@ class Observed:
 
     def _never_reached(self, module: str) -> tuple[Outcome, str]:
         before = MODULES[: MODULES.index(module)]
-        begun = any(self.trace.imports[one].path for one in before) or bool(self.trace.files)
+        begun = any(self.trace.imports[one].path for one in before) or bool(self._files)
         return Outcome.UNKNOWN, _BEFORE if begun else "the interpreter did not come so far"
 
     def disabled(self, module: str) -> str:

@@ -32,11 +32,15 @@ from envprobe.startup.types import (
 
 _ZIP: Final = re.compile(r"/python3\d+t?\.zip$")
 _ERROR: Final = "error"
+_READING: Final = "reading"
+"""The key of the lines that come before the answer: a startup file that was begun with."""
 
 
 def read(answer: bytes, launch: Launch) -> Walk:
     """Return what payload/startup_walk.py has answered; ValueError if it is not whole."""
-    told: dict[str, Any] = json.loads(answer)
+    told: dict[str, Any] = json.loads(answer.rstrip().rpartition(b"\n")[2])
+    if _READING in told:
+        raise ValueError("a startup file has ended the interpreter")
     entries: tuple[Entry, ...] = ()
     candidates: list[Candidate] = []
     for module in MODULES:
@@ -61,6 +65,11 @@ def read(answer: bytes, launch: Launch) -> Walk:
         loaded=tuple(one for one in MODULES if told["hooks"].get(one, {}).get("loaded")),
         wanted=_wanted(told.get("wanted")),
     )
+
+
+def last_read(lines: Iterable[Mapping[str, Any]]) -> str:
+    """Return the startup file that was begun with last, "" if none, from all lines of an answer."""
+    return next((one[_READING] for one in [*lines][::-1] if _READING in one), "")
 
 
 def _wanted(told: Mapping[str, Any] | None) -> Wanted | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import py_compile
+import subprocess
 import sys
 import venv
 from collections.abc import Iterator
@@ -24,7 +25,8 @@ from envprobe.startup.result import Outcome, Reached, Startup
 from envprobe.startup.traced import Answer, Traced
 from envprobe.startup.types import Asked, Kind, Launch, Question
 from tests.programs.envprobe_cli import envprobe
-from tests.programs.startups import Place, Python, place, quick
+from tests.programs.requirement import missing
+from tests.programs.startups import Place, Python, place, pythons, quick
 
 PYTHON = Python(os.path.realpath(sys.executable), sys.version_info[:2])
 QUICK = ("--runs", "0", "--no-spawn")
@@ -178,6 +180,19 @@ def test_a_startup_file_that_stops_the_start_is_named(
     found = _findings(startup)
     assert set(found) == {"hook-ends-interpreter"}
     assert said in show_sentence(found["hook-ends-interpreter"].message)
+
+
+def test_a_startup_file_that_ends_python_3_9_is_named_by_the_walk(tmp_path: Path) -> None:
+    old = [python for python in pythons() if python.version == (3, 9)]
+    if not old:
+        missing("python3.9", "no CPython 3.9")
+    words = [old[0].path, "-m", "venv", "--without-pip", str(tmp_path / "venv")]
+    subprocess.run(words, check=True)
+    stops = tmp_path / "venv" / "lib" / "python3.9" / "site-packages" / "stops.pth"
+    stops.write_text("import sys; sys.exit(3)\n")
+    startup = _in_venv(tmp_path / "venv")
+    assert [hook.path for hook in startup.hooks if hook.outcome is Outcome.ENDED] == [str(stops)]
+    assert set(_findings(startup)) == {"hook-ends-interpreter"}
 
 
 # --- what a hook is made of

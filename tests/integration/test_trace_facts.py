@@ -313,7 +313,7 @@ def test_start_files_are_read_from_3_15_on(here: Place) -> None:
     assert by_text == {
         "mod:main": Outcome.RAN,
         "mod:gone": Outcome.RAISED,
-        "import os; os.environ['OLD'] = '1'": Outcome.SUPPRESSED,
+        "import os; ...": Outcome.SUPPRESSED,
     }
 
 
