@@ -67,10 +67,10 @@ malformed QUERY, 3 if something could not be read or the process holds no Python
 NCCL: Final = """\
 Say what each rank read from NCCL's variables, what it then used, and which ranks differ.
 
-Reads logs of NCCL 2.14 to 2.32 (NCCL_DEBUG=INFO): files, globs, .gz, .zst, or - for the standard
-input, with whatever a launcher or container runtime wrote in front of the lines. Give the files of
-all nodes at once: NCCL never compares its settings across ranks, and ranks that differ compute
-wrong sums, hang or fail.
+Reads logs of NCCL 2.14 to 2.32 (NCCL_DEBUG=INFO): files, globs, .gz, .zst, .xz, .bz2, or - for the
+standard input, with whatever a launcher or container runtime wrote in front of the lines. Give the
+files of all nodes at once: NCCL never compares its settings across ranks, and ranks that differ
+compute wrong sums, hang or fail.
 
 No line proves nothing: what is not shown may still be set. NCCL's own configuration files are read
 where the log is of this machine; --conf names copies of another node's.

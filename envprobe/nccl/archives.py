@@ -92,9 +92,10 @@ def _decompressed(make: Callable[[], Any], parts: Iterator[bytes]) -> Iterator[b
                         break
                     current = make()
                 try:
-                    yield current.decompress(piece)
+                    whole = current.decompress(piece)
                 except Exception as error:  # each library has its own
                     raise Damaged(f"the compressed data are broken ({error})") from None
+                yield whole
                 piece = current.unused_data if current.eof else b""
     if not current.eof:
         raise Damaged("the compressed data break off")

@@ -11,8 +11,10 @@ import dataclasses
 from typing import Any, Final
 
 from envprobe.nccl import messages
-from envprobe.nccl.facts import ConfigField, Matrix, Place, WarnLine, Witness
+from envprobe.nccl.facts import ConfigField, WarnLine, Witness
 from envprobe.nccl.messages import Message
+from envprobe.nccl.outcomefacts import Matrix
+from envprobe.nccl.place import Place
 
 Tally = dict[bytes, int]
 """How often each text was said; `outcomes.meaning` tells what a key means."""

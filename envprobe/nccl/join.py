@@ -64,7 +64,10 @@ def joined(process: Process, host: str | None, source: Source, threads: Threads)
         if one.pid == number and (wanted is None or one.host == wanted)
     ]
     young = [one for one in every if not _is_older(one, process, source)]
-    found = young if len(young) < 2 else _with_living_threads(young, number, threads)
+    found = young
+    if len(young) > 1:
+        having = _with_living_threads(young, number, threads)
+        found = having if len(having) == 1 else young
     base = NcclLog(LogState.NOT_IN_LOG, source.files, source.asked)
     if not every:
         return dataclasses.replace(base, reason=_others(source.log, named))
@@ -81,8 +84,18 @@ def joined(process: Process, host: str | None, source: Source, threads: Threads)
     how = f"host and own number are {named}" if wanted else f"its own number is {number}"
     if len(found) < len(young):
         how += ", and only this one has its threads"
-    written = source.written.get(found[0].last.file)
-    return _part(found[0], source, base, written, how, sure=wanted is not None)
+    part = found[0]
+    sure = wanted is not None
+    if sure and not (_alone(part, source.log) or _with_living_threads([part], number, threads)):
+        sure = False
+        how += "; others write to the same log, so that these lines may be a predecessor's"
+    written = source.written.get(part.last.file)
+    return _part(part, source, base, written, how, sure=sure)
+
+
+def _alone(one: facts.Process, log: Log) -> bool:
+    """Return whether no other process of the log wrote to its last file: then it wrote last."""
+    return all(each is one or each.last.file != one.last.file for each in log.processes)
 
 
 def _is_older(one: facts.Process, process: Process, source: Source) -> bool:
@@ -93,13 +106,12 @@ def _is_older(one: facts.Process, process: Process, source: Source) -> bool:
 def _with_living_threads(
     young: list[facts.Process], number: int, threads: Threads
 ) -> list[facts.Process]:
-    """Return those with a thread that lives in the process; all of them if none has, or several.
+    """Return those with a thread that lives in the process.
 
     The main thread's number is the process's, and so tells nothing.
     """
     living = threads() - {number}
-    having = [one for one in young if living.intersection(each.tid for each in one.threads)]
-    return having if len(having) == 1 else young
+    return [one for one in young if living.intersection(each.tid for each in one.threads)]
 
 
 def _named(one: facts.Process) -> str:

@@ -10,8 +10,9 @@ from typing import Final
 
 from envprobe.nccl import grammar, messages
 from envprobe.nccl.builders import ThreadBuilder
-from envprobe.nccl.facts import DamageKind, Place, Wording
+from envprobe.nccl.facts import DamageKind, Wording
 from envprobe.nccl.matrices import WITHIN, Matrices
+from envprobe.nccl.place import Place
 from envprobe.nccl.prefixes import MARK, STAMPED, Prefix, launchers
 from envprobe.nccl.prefixes import read as read_prefix
 from envprobe.nccl.registry import Registry, key_of, key_of_level

@@ -14,6 +14,7 @@ from envprobe.nccl.builders import ProcessBuilder, RankBuilder, VariableBuilder
 from envprobe.nccl.facts import Log, LogFile
 from envprobe.nccl.joining import Group
 from envprobe.nccl.lines import Lines
+from envprobe.nccl.outcomefacts import Outcome
 from envprobe.nccl.registry import Registry
 from envprobe.nccl.repairs import Repairs
 from envprobe.nccl.scanner import Scanner
@@ -149,7 +150,7 @@ class _Ranks:
             last_stamp=builder.last_stamp,
         )
 
-    def _rank(self, rank: RankBuilder, outcome: facts.Outcome) -> facts.Rank:
+    def _rank(self, rank: RankBuilder, outcome: Outcome) -> facts.Rank:
         init, shape = rank.init, rank.shape
         return facts.Rank(
             process=self._processes[rank.process],

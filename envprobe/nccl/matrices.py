@@ -10,7 +10,8 @@ import re
 from typing import Final
 
 from envprobe.nccl.builders import ThreadBuilder
-from envprobe.nccl.facts import Matrix, Place
+from envprobe.nccl.outcomefacts import Matrix
+from envprobe.nccl.place import Place
 from envprobe.nccl.prefixes import launchers
 from envprobe.nccl.registry import Registry
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from envprobe.nccl import grammar, messages
 from envprobe.nccl.builders import OTHER, ProcessBuilder, RankBuilder, Tally
-from envprobe.nccl.facts import Call, Channels, Choice, Link, Matrix, Outcome
+from envprobe.nccl.outcomefacts import Call, Channels, Choice, Link, Matrix, Outcome
 
 _LEVEL: Final = OTHER + OTHER
 

@@ -12,8 +12,10 @@ from typing import Any
 
 from envprobe.nccl import builders, messages
 from envprobe.nccl.builders import OTHER, Early, ProcessBuilder, RankBuilder, ThreadBuilder
-from envprobe.nccl.facts import ConfigField, Matrix, Place, WarnLine
+from envprobe.nccl.facts import ConfigField, WarnLine
 from envprobe.nccl.messages import Message
+from envprobe.nccl.outcomefacts import Matrix
+from envprobe.nccl.place import Place
 from envprobe.nccl.prefixes import Prefix
 
 _Key = tuple[tuple[str, ...], str, int | None]

@@ -11,8 +11,9 @@ import re
 from typing import Final
 
 from envprobe.nccl.builders import ProcessBuilder, RankBuilder
-from envprobe.nccl.facts import Damage, DamageKind, Place
+from envprobe.nccl.facts import Damage, DamageKind
 from envprobe.nccl.grammar import TEXT_NAMES
+from envprobe.nccl.place import Place
 
 KEPT: Final = 100
 """Damaged lines that are kept of each kind; all are counted."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from envprobe.nccl.facts import Communicator, Outcome, Rank
+from envprobe.nccl.facts import Communicator, Rank
+from envprobe.nccl.outcomefacts import Outcome
 
 _LEAST_CHUNK: Final = 1 << 17
 """The smallest default of a chunk in bytes; an eighth of NCCL_BUFFSIZE limits it."""

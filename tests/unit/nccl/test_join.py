@@ -59,13 +59,23 @@ def found(
 
 
 def test_host_is_cut_at_the_first_dot_and_the_number_is_the_inner_one(tmp_path: Path) -> None:
-    one = found(tmp_path, lines("node1", 7, 7), lines("node1", 500, 500, "Tree"))
+    both = (lines("node1", 7, 70), lines("node1", 500, 501, "Tree"))
+    one = found(tmp_path, *both, living=frozenset({7, 70}))
     assert (one.state, one.host, one.pid, one.sure) == (LogState.JOINED, "node1", 7, True)
     (member,) = one.members
     assert (member.communicator, member.rank, member.nranks) == ("0xabc", 1, 2)
     (read,) = one.reads
     assert (read.name, read.value.reveal(), read.member) == ("NCCL_ALGO", b"Ring", 0)
     assert one.versions == ("2.28.9+cuda12.9",)
+
+
+def test_in_a_shared_log_only_a_living_thread_makes_it_sure(tmp_path: Path) -> None:
+    own, other = lines("node1", 7, 70), lines("node1", 8, 80)
+    alone = found(tmp_path, own)
+    assert (alone.state, alone.sure) == (LogState.JOINED, True)
+    shared = found(tmp_path, own, other, living=frozenset({7}))
+    assert (shared.state, shared.sure) == (LogState.JOINED, False)
+    assert "a predecessor's" in shared.evidence
 
 
 def test_without_an_inner_number_the_outer_one_counts(tmp_path: Path) -> None:

@@ -17,6 +17,8 @@ import pytest
 from envprobe.errors import Exit, UsageError
 from envprobe.nccl import facts, log
 from envprobe.nccl.facts import DamageKind, Wording
+from envprobe.nccl.outcomefacts import Call, Choice
+from envprobe.nccl.place import Place
 
 DATA = Path(__file__).resolve().parents[2] / "data" / "nccl"
 ID = "0x114c8ecfe5a5cc0f"
@@ -142,7 +144,7 @@ def test_globs_give_every_file_once_and_a_missing_one_is_an_error(tmp_path: Path
 def test_the_standard_input_is_a_log(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(info("x").encode())))
     (process,) = log.read(["-"]).processes
-    assert (process.host, process.first) == ("vm", facts.Place("-", 1))
+    assert (process.host, process.first) == ("vm", Place("-", 1))
 
 
 @pytest.mark.parametrize("line", ["a line of the server", "LLLL LL NCCL_ALGO NCCLL CL L", "", "L"])
@@ -186,7 +188,7 @@ def test_many_messages_in_a_long_log_are_counted_exactly(tmp_path: Path) -> None
     text = info(init(0, "0x55e2"))
     text += "".join(info(call.format(n, n * 8)) for n in range(20000))
     (process,) = read(text, tmp_path).processes
-    assert process.ranks[0].outcome.calls == (facts.Call("AllReduce", 20000),)
+    assert process.ranks[0].outcome.calls == (Call("AllReduce", 20000),)
     assert process.subsystems["COLL"] == 20000
     assert process.messages == 20001
 
@@ -320,7 +322,7 @@ def test_a_cut_complete_is_joined_with_its_end(tmp_path: Path) -> None:
     text = info(init(0, "0xa")) + info(complete[:50])[:-1] + info("x", pid=11)
     text += "something else\n" + complete[50:] + "\n"
     first, _ = read(text, tmp_path).processes
-    assert first.ranks[0].completed == facts.Place(str(tmp_path / "a.log"), 4)
+    assert first.ranks[0].completed == Place(str(tmp_path / "a.log"), 4)
     assert first.ranks[0].repaired
     # The end of another communicator's line is none of its.
     text = text.replace(complete[50:], complete[50:].replace("0x11", "0x12"))
@@ -481,12 +483,12 @@ def test_every_wording_of_a_variable(
     [
         (
             "AllReduce: 4096 Bytes -> Algo RING proto LL channel{Lo..Hi}={0..3}",
-            facts.Choice("AllReduce", 4096, "RING", "LL", "0..3"),
+            Choice("AllReduce", 4096, "RING", "LL", "0..3"),
         ),
-        ("8 Bytes -> Algo 1 proto 2 time 3.5", facts.Choice("", 8, "RING", "SIMPLE")),
+        ("8 Bytes -> Algo 1 proto 2 time 3.5", Choice("", 8, "RING", "SIMPLE")),
     ],
 )
-def test_the_choice_for_a_collective(text: str, choice: facts.Choice, tmp_path: Path) -> None:
+def test_the_choice_for_a_collective(text: str, choice: Choice, tmp_path: Path) -> None:
     (process,) = read(info(text), tmp_path).processes
     assert process.outcome.choices == (choice,)
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from envprobe.nccl import facts, log
+from envprobe.nccl.outcomefacts import Outcome
 
 DATA = Path(__file__).resolve().parents[2] / "data" / "nccl"
 LOGS = sorted(path.name.split(".")[0] for path in DATA.glob("*.expected.json"))
@@ -30,7 +31,7 @@ def environment(process: facts.Process) -> dict[str, Any]:
     return {name: times(values) for name, values in counts.items()}
 
 
-def outcomes(process: facts.Process) -> list[facts.Outcome]:
+def outcomes(process: facts.Process) -> list[Outcome]:
     return [*(rank.outcome for rank in process.ranks), process.outcome]
 
 
