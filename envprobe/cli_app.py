@@ -50,6 +50,34 @@ class FailOn(str, enum.Enum):
     ERROR = "error"
 
 
+FormatOption = Annotated[Format, typer.Option(help="What is printed.")]
+ReportFormatOption = Annotated[ReportFormat, typer.Option(help="What is printed.")]
+OutputOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "-o",
+        "--output",
+        metavar="FORMAT=PATH",
+        help="Write the same report to a file too. Repeatable.",
+    ),
+]
+FailOnOption = Annotated[
+    FailOn, typer.Option(help="The least severity that makes the exit code 1.")
+]
+ExitZeroOption = Annotated[
+    bool, typer.Option("--exit-zero", help="Only report: exit 0 whatever the verdict says.")
+]
+AllowUnknownOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="CHECK", help="Accept that this check could not be determined. Repeatable."
+    ),
+]
+UnmaskOption = Annotated[
+    bool, typer.Option("--unmask", help="Show credentials in clear, in every format.")
+]
+
+
 def _print_version(wanted: bool) -> None:
     if wanted:
         from envprobe import __version__

@@ -7,7 +7,18 @@ from typing import Annotated
 import typer
 
 from envprobe import cli_help, cli_text
-from envprobe.cli_app import FailOn, Format, Job, app
+from envprobe.cli_app import (
+    AllowUnknownOption,
+    ExitZeroOption,
+    FailOn,
+    FailOnOption,
+    Format,
+    FormatOption,
+    Job,
+    OutputOption,
+    UnmaskOption,
+    app,
+)
 
 
 @app.command(help=cli_text.UNIT, epilog=cli_text.EXIT_CODES, cls=cli_help.WithCommand)
@@ -69,37 +80,16 @@ def unit(
             " with the grammar of envprobe's own Python.",
         ),
     ] = False,
-    format: Annotated[Format, typer.Option(help="What is printed.")] = Format.TEXT,
-    output: Annotated[
-        list[str] | None,
-        typer.Option(
-            "-o",
-            "--output",
-            metavar="FORMAT=PATH",
-            help="Write the same report to a file too. Repeatable.",
-        ),
-    ] = None,
-    fail_on: Annotated[
-        FailOn, typer.Option(help="The least severity that makes the exit code 1.")
-    ] = FailOn.ERROR,
-    exit_zero: Annotated[
-        bool,
-        typer.Option("--exit-zero", help="Only report: exit 0 whatever the verdict says."),
-    ] = False,
-    allow_unknown: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="CHECK",
-            help="Accept that this check could not be determined. Repeatable.",
-        ),
-    ] = None,
+    format: FormatOption = Format.TEXT,
+    output: OutputOption = None,
+    fail_on: FailOnOption = FailOn.ERROR,
+    exit_zero: ExitZeroOption = False,
+    allow_unknown: AllowUnknownOption = None,
     show_all: Annotated[
         bool,
         typer.Option("--show-all", help="Show every variable and the details of every finding."),
     ] = False,
-    unmask: Annotated[
-        bool, typer.Option("--unmask", help="Show credentials in clear, in every format.")
-    ] = False,
+    unmask: UnmaskOption = False,
 ) -> Job:
     """Show what a launch definition hands over."""
     from envprobe import cli_unit

@@ -7,7 +7,20 @@ from typing import Annotated
 import typer
 
 from envprobe import cli_help, cli_text
-from envprobe.cli_app import FailOn, Format, Job, ReportFormat, app
+from envprobe.cli_app import (
+    AllowUnknownOption,
+    ExitZeroOption,
+    FailOn,
+    FailOnOption,
+    Format,
+    FormatOption,
+    Job,
+    OutputOption,
+    ReportFormat,
+    ReportFormatOption,
+    UnmaskOption,
+    app,
+)
 
 
 @app.command(help=cli_text.WORKERS, epilog=cli_text.EXIT_CODES, cls=cli_help.Workers)
@@ -99,30 +112,11 @@ def workers(
             " its own.",
         ),
     ] = None,
-    format: Annotated[ReportFormat, typer.Option(help="What is printed.")] = ReportFormat.TEXT,
-    output: Annotated[
-        list[str] | None,
-        typer.Option(
-            "-o",
-            "--output",
-            metavar="FORMAT=PATH",
-            help="Write the same report to a file too. Repeatable.",
-        ),
-    ] = None,
-    fail_on: Annotated[
-        FailOn, typer.Option(help="The least severity that makes the exit code 1.")
-    ] = FailOn.ERROR,
-    exit_zero: Annotated[
-        bool,
-        typer.Option("--exit-zero", help="Only report: exit 0 whatever the verdict says."),
-    ] = False,
-    allow_unknown: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="CHECK",
-            help="Accept that this check could not be determined. Repeatable.",
-        ),
-    ] = None,
+    format: ReportFormatOption = ReportFormat.TEXT,
+    output: OutputOption = None,
+    fail_on: FailOnOption = FailOn.ERROR,
+    exit_zero: ExitZeroOption = False,
+    allow_unknown: AllowUnknownOption = None,
     strict: Annotated[
         bool,
         typer.Option("--strict", help="What may have been set too late counts as undetermined."),
@@ -131,9 +125,7 @@ def workers(
         bool,
         typer.Option("--show-all", help="Read and show every variable, not only relevant ones."),
     ] = False,
-    unmask: Annotated[
-        bool, typer.Option("--unmask", help="Show credentials in clear, in every format.")
-    ] = False,
+    unmask: UnmaskOption = False,
     deadline: Annotated[
         float, typer.Option(metavar="S", help="How many seconds one process may take to be read.")
     ] = 2.0,
@@ -207,7 +199,7 @@ def inspect(
         list[str] | None,
         typer.Argument(metavar="QUERY...", help="pkg.mod, pkg.mod:name or pkg.mod:Class.attr."),
     ] = None,
-    format: Annotated[Format, typer.Option(help="What is printed.")] = Format.TEXT,
+    format: FormatOption = Format.TEXT,
     output: Annotated[
         list[str] | None,
         typer.Option(
@@ -220,9 +212,7 @@ def inspect(
     deadline: Annotated[
         float, typer.Option(metavar="S", help="How many seconds one question may take.")
     ] = 10.0,
-    unmask: Annotated[
-        bool, typer.Option("--unmask", help="Show credentials in clear, in every format.")
-    ] = False,
+    unmask: UnmaskOption = False,
     calibrate: Annotated[
         bool,
         typer.Option(

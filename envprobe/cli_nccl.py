@@ -110,27 +110,15 @@ def _check_outputs(outputs: tuple[str, ...], logs: tuple[str, ...]) -> None:
 
 
 def _config(options: Options) -> Config:
-    from envprobe.checks.finding import Undetermined
     from envprobe.checks.nccl.registry import CHECKS
-    from envprobe.checks.registry import find
+    from envprobe.checks.registry import accepted
     from envprobe.config import Config, combine
     from envprobe.expectations import parse
 
-    accepted = [find(one) for one in options.allow_unknown]
-    for check in accepted:
-        if check not in CHECKS or check.undetermined is Undetermined.NEVER:
-            those = ", ".join(
-                one.slug for one in CHECKS if one.undetermined is not Undetermined.NEVER
-            )
-            raise UsageError(
-                f"--allow-unknown {check.slug}: nothing would be accepted, because this check"
-                " is not of `nccl` or always can tell",
-                f"Name one of {those}.",
-            )
     return combine(
         Config(),
         expectations=[parse(one) for one in options.expect],
-        allow_unknown=[one.slug for one in accepted],
+        allow_unknown=accepted(options.allow_unknown, CHECKS, "nccl"),
     )
 
 

@@ -7,7 +7,20 @@ from typing import Annotated
 import typer
 
 from envprobe import cli_help, cli_text
-from envprobe.cli_app import FailOn, Format, Job, ReportFormat, app
+from envprobe.cli_app import (
+    AllowUnknownOption,
+    ExitZeroOption,
+    FailOn,
+    FailOnOption,
+    Format,
+    FormatOption,
+    Job,
+    OutputOption,
+    ReportFormat,
+    ReportFormatOption,
+    UnmaskOption,
+    app,
+)
 
 
 @app.command(help=cli_text.NCCL, epilog=cli_text.EXIT_CODES, cls=cli_help.Nccl)
@@ -31,36 +44,15 @@ def nccl(
             help="A configuration file of NCCL that the job read, in its order. Repeatable.",
         ),
     ] = None,
-    format: Annotated[ReportFormat, typer.Option(help="What is printed.")] = ReportFormat.TEXT,
-    output: Annotated[
-        list[str] | None,
-        typer.Option(
-            "-o",
-            "--output",
-            metavar="FORMAT=PATH",
-            help="Write the same report to a file too. Repeatable.",
-        ),
-    ] = None,
-    fail_on: Annotated[
-        FailOn, typer.Option(help="The least severity that makes the exit code 1.")
-    ] = FailOn.ERROR,
-    exit_zero: Annotated[
-        bool,
-        typer.Option("--exit-zero", help="Only report: exit 0 whatever the verdict says."),
-    ] = False,
-    allow_unknown: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="CHECK",
-            help="Accept that this check could not be determined. Repeatable.",
-        ),
-    ] = None,
+    format: ReportFormatOption = ReportFormat.TEXT,
+    output: OutputOption = None,
+    fail_on: FailOnOption = FailOn.ERROR,
+    exit_zero: ExitZeroOption = False,
+    allow_unknown: AllowUnknownOption = None,
     show_all: Annotated[
         bool, typer.Option("--show-all", help="Show the details of every finding.")
     ] = False,
-    unmask: Annotated[
-        bool, typer.Option("--unmask", help="Show credentials in clear, in every format.")
-    ] = False,
+    unmask: UnmaskOption = False,
 ) -> Job:
     """Say what NCCL read and used."""
     from envprobe import cli_nccl
@@ -149,36 +141,15 @@ def trace_sitecustomize(
     with_gpu: Annotated[
         bool, typer.Option("--with-gpu", help="Do not hide GPUs from the hooks.")
     ] = False,
-    format: Annotated[ReportFormat, typer.Option(help="What is printed.")] = ReportFormat.TEXT,
-    output: Annotated[
-        list[str] | None,
-        typer.Option(
-            "-o",
-            "--output",
-            metavar="FORMAT=PATH",
-            help="Write the same report to a file too. Repeatable.",
-        ),
-    ] = None,
-    fail_on: Annotated[
-        FailOn, typer.Option(help="The least severity that makes the exit code 1.")
-    ] = FailOn.ERROR,
-    exit_zero: Annotated[
-        bool,
-        typer.Option("--exit-zero", help="Only report: exit 0 whatever the verdict says."),
-    ] = False,
-    allow_unknown: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="CHECK",
-            help="Accept that this check could not be determined. Repeatable.",
-        ),
-    ] = None,
+    format: ReportFormatOption = ReportFormat.TEXT,
+    output: OutputOption = None,
+    fail_on: FailOnOption = FailOn.ERROR,
+    exit_zero: ExitZeroOption = False,
+    allow_unknown: AllowUnknownOption = None,
     show_all: Annotated[
         bool, typer.Option("--show-all", help="Show sys.path and the details of every finding.")
     ] = False,
-    unmask: Annotated[
-        bool, typer.Option("--unmask", help="Show credentials in clear, in every format.")
-    ] = False,
+    unmask: UnmaskOption = False,
 ) -> Job:
     """Say which start-up hook runs."""
     from envprobe import cli_trace
@@ -238,7 +209,7 @@ def init_hook(
         bool,
         typer.Option("--force", help="Overwrite a file that envprobe did not write so."),
     ] = False,
-    format: Annotated[Format, typer.Option(help="What is printed.")] = Format.TEXT,
+    format: FormatOption = Format.TEXT,
 ) -> Job:
     """Write a start-up hook."""
     from envprobe import cli_inithook
@@ -265,7 +236,7 @@ def diff(
     show_all: Annotated[
         bool, typer.Option("--show-all", help="Compare what each start has of its own too.")
     ] = False,
-    format: Annotated[Format, typer.Option(help="What is printed.")] = Format.TEXT,
+    format: FormatOption = Format.TEXT,
     output: Annotated[
         list[str] | None,
         typer.Option(

@@ -184,21 +184,11 @@ def _config(options: Options) -> Config:
     return combine(config, allow_unknown=_accepted(options))
 
 
-def _accepted(options: Options) -> frozenset[str]:
-    from envprobe.checks.finding import Undetermined
-    from envprobe.checks.registry import find
+def _accepted(options: Options) -> tuple[str, ...]:
+    from envprobe.checks.registry import accepted
     from envprobe.checks.trace.registry import CHECKS
 
-    open_ones = [one for one in CHECKS if one.undetermined is not Undetermined.NEVER]
-    found = [find(one) for one in options.allow_unknown]
-    for check in found:
-        if check not in open_ones:
-            raise UsageError(
-                f"--allow-unknown {check.slug}: nothing would be accepted, because this check"
-                " is not of `trace-sitecustomize` or always can tell",
-                f"Name one of {', '.join(one.slug for one in open_ones)}.",
-            )
-    return frozenset(check.slug for check in found)
+    return accepted(options.allow_unknown, CHECKS, "trace-sitecustomize")
 
 
 def _launch(options: Options) -> Launch:

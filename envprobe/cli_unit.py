@@ -50,7 +50,7 @@ def run(options: Options) -> Exit:
         stack.enter_context(cli_output.told_on_stdout(options.format))
         outputs = cli_workers.formats_by_path(options.output)
         files = stack.enter_context(cli_output.reports(outputs, private=options.unmask))
-        accepted = _accepted(options)
+        accepted = frozenset(_accepted(options))
         report = judged(context_of(options), accepted, options)
         for path, kind in outputs.items():
             files[path].write(render(report, kind, _presentation(options, to_file=True)))
@@ -182,21 +182,11 @@ def _looks(one: Definition, options: Options) -> tuple[EntryLook, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _accepted(options: Options) -> frozenset[str]:
-    from envprobe.checks.finding import Undetermined
-    from envprobe.checks.registry import find
+def _accepted(options: Options) -> tuple[str, ...]:
+    from envprobe.checks.registry import accepted
     from envprobe.checks.unit.registry import CHECKS
 
-    open_ones = [one for one in CHECKS if one.undetermined is not Undetermined.NEVER]
-    found = [find(one) for one in options.allow_unknown]
-    for check in found:
-        if check not in open_ones:
-            raise UsageError(
-                f"--allow-unknown {check.slug}: nothing would be accepted, because this check"
-                " is not of `unit` or always can tell",
-                f"Name one of {', '.join(one.slug for one in open_ones)}.",
-            )
-    return frozenset(check.slug for check in found)
+    return accepted(options.allow_unknown, CHECKS, "unit")
 
 
 def _presentation(options: Options, *, to_file: bool = False) -> Presentation:

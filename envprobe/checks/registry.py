@@ -50,7 +50,7 @@ from envprobe.checks import (
     worker_vanished,
     workers_missing,
 )
-from envprobe.checks.finding import Check, Context, Finding
+from envprobe.checks.finding import Check, Context, Finding, Undetermined
 from envprobe.checks.who import folded, some
 from envprobe.config import did_you_mean
 from envprobe.errors import UsageError
@@ -144,6 +144,23 @@ def find(id_or_slug: str) -> Check:
         known = [check.id for check in every()]
         id_or_slug = id_or_slug.upper()
     raise UsageError(f"there is no check {id_or_slug!r}", did_you_mean(id_or_slug, known))
+
+
+def accepted(given: Iterable[str], checks: Iterable[Check], command: str) -> tuple[str, ...]:
+    """Return the slugs of the checks that `--allow-unknown` names; `checks` are the command's.
+
+    Raises UsageError for a check that is another command's or that never says "could not tell".
+    """
+    open_ones = [one for one in checks if one.undetermined is not Undetermined.NEVER]
+    found = [find(one) for one in given]
+    for check in found:
+        if check not in open_ones:
+            raise UsageError(
+                f"--allow-unknown {check.slug}: nothing would be accepted, because this check"
+                f" is not of `{command}` or always can tell",
+                f"Name one of {', '.join(one.slug for one in open_ones)}.",
+            )
+    return tuple(check.slug for check in found)
 
 
 def slug_of(id_or_slug: str) -> str:
