@@ -22,12 +22,16 @@ from typing import Any, Final, NoReturn
 from envprobe.payload.bounded import limit, take_on, tasks_of
 from envprobe.runner.rights import Rights
 from envprobe.runner.started import Bounds
+from envprobe.runner.taskgroup import TaskGroup
 
 _POLL_SECONDS: Final = 0.01
 _READ_BYTES: Final = 1 << 16
 _NAME_BYTES: Final = 200
 _MAX_NAMED: Final = 20
 _MAX_REAPED: Final = 32
+_MORE_TASKS: Final = 64
+"""So many tasks beyond the bound the kernel allows: then more than it are seen and said."""
+
 _FIRST: Final = -20
 _SET_CHILD_SUBREAPER: Final = 36  # include/uapi/linux/prctl.h
 _NOT_EXECUTED: Final = 127
@@ -70,6 +74,7 @@ class Supervisor:
         self._main = 0
         self._code: int | None = None
         self._seen: dict[int, str] = {}
+        self._group: TaskGroup | None = None
 
     def serve(self) -> NoReturn:
         """Run the command, report, and never return; nothing of envprobe's runs here at the end."""
@@ -84,6 +89,7 @@ class Supervisor:
         os.setsid()
         _adopt_orphans()
         _go_first()
+        self._group = TaskGroup.make(2 * self._bounds.processes + _MORE_TASKS)
         errors, errors_written = os.pipe()
         started = time.monotonic()
         self._main = os.fork()
@@ -94,6 +100,9 @@ class Supervisor:
         stopped = self._watch(started + self._bounds.seconds)
         took = time.monotonic() - started
         left = self._end_all()
+        if self._group is not None:
+            stopped = stopped or ("processes" if self._group.was_full() else "")
+            self._group.remove()
         return {
             "code": self._code,
             "stopped": stopped,
@@ -166,6 +175,8 @@ class Supervisor:
         errors = fcntl.fcntl(errors, fcntl.F_DUPFD_CLOEXEC, ANSWER + 1)
         try:
             os.setpgid(0, 0)
+            if self._group is not None:
+                self._group.enter()
             self._confine()
             self._connect()
             os.execve(self._command.path, self._command.words, dict(self._command.environment))
@@ -214,7 +225,8 @@ def _go_first() -> None:
     """Run before all processes that the command may start, which keep the usual priority.
 
     Thousands of them would leave this process no time to end them. Only root may ask for it; other
-    users are held back by RLIMIT_NPROC, which the kernel does not apply to root.
+    users are held back by RLIMIT_NPROC, which the kernel does not apply to root, and root by a
+    control group where one can be made.
     """
     with contextlib.suppress(OSError):
         # The flag gives children the usual priority back, sched(7).

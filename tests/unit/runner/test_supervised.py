@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -13,6 +14,7 @@ from envprobe.errors import UndeterminedError
 from envprobe.runner.rights import Rights
 from envprobe.runner.started import Bounds
 from envprobe.runner.supervised import ANSWER, Command, Ended, run
+from envprobe.runner.taskgroup import TaskGroup
 from tests.programs.requirement import missing
 
 BOUNDS = Bounds(seconds=20.0, output_bytes=1000, processes=20, grace_seconds=5.0)
@@ -80,10 +82,53 @@ def test_what_outlives_the_command_is_ended_wherever_it_went(tmp_path: Path) -> 
         assert not os.path.exists(f"/proc/{pid}")
 
 
-def test_a_fork_bomb_is_ended() -> None:
+def test_a_fork_bomb_is_ended_before_the_machine_is_full() -> None:
+    group = TaskGroup.make(10)
+    if group is None and os.geteuid() == 0:
+        missing("pids-cgroup", "no control group can be made here, and nothing else binds root")
+    if group is not None:
+        group.remove()
+    first = _newest()
     ended = _python("import os\nwhile True:\n    os.fork()\n")
     assert ended.stopped == "processes"
     assert ended.code != 0
+    assert (_newest() - first) % 32768 < 3000
+
+
+def _newest() -> int:
+    """Return the number of the process that was started last (proc_loadavg(5))."""
+    return int(Path("/proc/loadavg").read_text().split()[-1])
+
+
+def test_a_group_refuses_tasks_beyond_its_bound_and_goes_away() -> None:
+    group = TaskGroup.make(3)
+    if group is None:
+        missing("pids-cgroup", "no control group can be made here")
+    child = os.fork()
+    if not child:
+        os._exit(_forks_until_refused(group))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 2
+    assert group.was_full()
+    group.remove()
+    assert not os.path.exists(group.directory)
+
+
+def _forks_until_refused(group: TaskGroup) -> int:
+    """Return how many children the group allowed beside this process, at most 9; they are ended."""
+    group.enter()
+    children: list[int] = []
+    try:
+        while len(children) < 9:
+            if not (child := os.fork()):
+                signal.pause()
+                os._exit(0)
+            children.append(child)
+    except BlockingIOError:
+        pass
+    for child in children:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    return len(children)
 
 
 def test_a_descriptor_that_stays_open_elsewhere_is_not_waited_for() -> None:
