@@ -24,6 +24,7 @@ from tests.programs.cbuild import build
 from tests.programs.cli import Run
 from tests.programs.ctarget import CTarget
 from tests.programs.envprobe_cli import environment, script
+from tests.programs.peak import telling_peak
 from tests.programs.requirement import missing
 
 SET = {"NCCL_ALGO": "Ring", "NCCL_PROTO": "Simple"}
@@ -39,27 +40,23 @@ READ = ("many", "cycle", "scattered")
 
 
 def measured(*arguments: str) -> tuple[Run, float, float]:
-    """Run `envprobe workers`; return it with its wall time and the peak of its memory in MiB.
-
-    The peak is that of any of its processes (wait4 counts those that were waited for).
-    """
+    """Run `envprobe workers`; return it with its wall time and the peak of its memory in MiB."""
     began = time.monotonic()
-    process = subprocess.Popen(
-        [*script(), "workers", "--format=json", *arguments],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=environment(),
-        cwd="/",
-    )
-    assert process.stdout is not None
-    assert process.stderr is not None
-    with process.stdout, process.stderr:
-        out, err = process.stdout.read(), process.stderr.read()
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    spent = time.monotonic() - began
-    return Run(process.returncode, out.decode(), err.decode()), spent, usage.ru_maxrss / 1024
+    read_end, write_end = os.pipe()
+    with open(read_end, "rb") as peak:
+        ran = subprocess.run(
+            telling_peak([*script(), "workers", "--format=json", *arguments], write_end),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            env=environment(),
+            cwd="/",
+            pass_fds=(write_end,),
+            check=False,
+        )
+        os.close(write_end)
+        spent = time.monotonic() - began
+        return Run(ran.returncode, ran.stdout, ran.stderr), spent, int(peak.read()) / 1024
 
 
 @contextlib.contextmanager

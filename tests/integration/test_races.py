@@ -148,7 +148,7 @@ def test_a_kernel_thread_has_no_workers() -> None:
     assert run.pids("no-workers") == {pid}
     assert run.process(pid)["role"]["name"] == "kernel thread"
     assert run.process(pid)["environments"]["libc"]["status"] == "unreadable"
-    assert "no environment" in run.process(pid)["environments"]["libc"]["reason"]
+    assert "kernel thread" in run.process(pid)["environments"]["libc"]["reason"]
 
 
 def test_a_number_that_nobody_has() -> None:

@@ -121,7 +121,7 @@ def test_twenty_thousand_variables() -> None:
         assert (libc["status"], libc["variables"]) == ("complete", len(env) + 2)
         for name in (f"BULK_1999{digit}" for digit in range(10)):
             assert run.text(pid, name) == tree.truth[pid][name]
-        (found,) = run.spans(pid, "BULK_19999")
+        (found,) = run.arriving(pid, "BULK_19999")
         assert found.change == "changed"
         assert "changed-in-worker" in found.causes
 

@@ -58,7 +58,7 @@ def test_the_whole_report_is_valid_json_and_holds(hook: Path, tmp_path: Path) ->
     assert [one["where"] for one in start["effects"]["replaced"]] == ["json.dumps"]
     assert start["cost_ms"]["runs"] == 1
     text = path.read_text()
-    assert text.startswith("HOLDS: ")
+    assert text.startswith("HOLDS:")
     assert f"{hook} wins and runs to its end" in text.replace("\n", " ")
     assert "EXECUTES" in envprobe("trace-sitecustomize", "--help").stdout
     assert "runs" in ran.stderr
