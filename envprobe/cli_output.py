@@ -177,10 +177,10 @@ def reports(paths: dict[str, str], *, private: bool = False) -> Iterator[dict[st
         try:
             yield files
         except EnvprobeError as error:
-            from envprobe.report import failure
-
             for path, kind in paths.items():
                 if not files[path].used:
+                    from envprobe.report import failure
+
                     with contextlib.suppress(UsageError):
                         files[path].write(failure.render(error, kind))
             raise
