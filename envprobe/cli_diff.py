@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from envprobe import cli_output, cli_workers
 from envprobe.errors import Exit, UsageError
 
 if TYPE_CHECKING:
     from envprobe.diff import Comparison
-
-_FILE_WIDTH: Final = 100
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,7 +35,7 @@ def run(options: Options) -> Exit:
             raise UsageError("--ignore is empty", "Give it a pattern such as 'HF_*'.")
         found = _compared(options)
         for path, kind in outputs.items():
-            files[path].write(render(found, kind, _FILE_WIDTH))
+            files[path].write(render(found, kind, cli_output.FILE_WIDTH))
         cli_output.write(render(found, options.format, cli_output.width()))
     return found.exit
 

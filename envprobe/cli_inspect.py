@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from envprobe.inspection import Inspection
 
 _MAX_SECONDS: Final = 3600.0
-_FILE_WIDTH: Final = 100
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,7 +48,7 @@ def run(options: Options) -> Exit:
         )
         found = inspection.inspect(request, _tell)
         for path, kind in outputs.items():
-            files[path].write(render(found, kind, options.unmask, _FILE_WIDTH))
+            files[path].write(render(found, kind, options.unmask, cli_output.FILE_WIDTH))
         cli_output.write(render(found, options.format, options.unmask, cli_output.width()))
     return exit_of(found)
 

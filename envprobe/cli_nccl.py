@@ -123,13 +123,8 @@ def _config(options: Options) -> Config:
 
 
 def _presentation(options: Options, *, to_file: bool = False) -> Presentation:
-    from envprobe.report.model import Presentation
-
-    return Presentation(
-        unmask=options.unmask,
-        show_all=options.show_all,
-        width=100 if to_file else cli_output.width(),
-        color=not to_file and cli_output.wants_color(),
+    return cli_output.presentation(
+        unmask=options.unmask, show_all=options.show_all, to_file=to_file
     )
 
 

@@ -9,9 +9,15 @@ import re
 import stat
 import sys
 from collections.abc import Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from envprobe.errors import EnvprobeError, UsageError
+
+if TYPE_CHECKING:
+    from envprobe.report.model import Presentation
+
+FILE_WIDTH: Final = 100
+"""Cells in a line of a report that goes to a file."""
 
 _STDOUT_REMEDY: Final = "Write the report to a file with -o FORMAT=PATH, and stdout to /dev/null."
 _DESCRIPTOR: Final = re.compile(r"(?:/proc/self|/dev)/fd/(\d{1,7})")
@@ -216,3 +222,18 @@ def width() -> int:
     import shutil
 
     return shutil.get_terminal_size((80, 24)).columns
+
+
+def presentation(
+    *, unmask: bool, show_all: bool, to_file: bool, patterns: tuple[str, ...] = ()
+) -> Presentation:
+    """Return how a report is shown: on stdout as wide and as coloured as that is, or in a file."""
+    from envprobe.report.model import Presentation
+
+    return Presentation(
+        unmask=unmask,
+        show_all=show_all,
+        patterns=patterns,
+        width=FILE_WIDTH if to_file else width(),
+        color=not to_file and wants_color(),
+    )
