@@ -5,19 +5,17 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from envprobe import cli_output, cli_workers, redact
+from envprobe import cli_definition, cli_output, cli_workers, redact
 from envprobe.errors import Exit, UsageError
 
 if TYPE_CHECKING:
     from envprobe.checks.unit.about import UnitContext
-    from envprobe.launch.definition import Context, Definition
+    from envprobe.launch.definition import Definition
     from envprobe.launch.entry import EntryLook
     from envprobe.report.model import Presentation
     from envprobe.report.unit_model import Report
-
-_DROP_IN: Final = ".conf"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +62,7 @@ def context_of(options: Options) -> UnitContext:
     from envprobe.expectations import parse
 
     expectations = tuple(parse(one) for one in options.expect)
-    definitions = tuple(_definitions(options, _context(options)))
+    definitions = tuple(_definitions(options))
     looks = {
         number: looked for number, one in enumerate(definitions) if (looked := _looks(one, options))
     }
@@ -99,22 +97,11 @@ def render(report: Report, kind: str, presentation: Presentation) -> str:
 # --- what was asked for --------------------------------------------------------------------------
 
 
-def _context(options: Options) -> Context:
-    from envprobe.isolation import caller_environment
-    from envprobe.launch import documents
-    from envprobe.launch.definition import Context
-
-    variables = {
-        os.fsdecode(name): os.fsdecode(value) for name, value in caller_environment().items()
-    }
-    image = None if options.image_inspect is None else documents.image(options.image_inspect)
-    return Context(variables, options.user, image)
-
-
-def _definitions(options: Options, context: Context) -> list[Definition]:
+def _definitions(options: Options) -> list[Definition]:
     from envprobe.launch import definition, documents
 
-    found = [_unit(name, extra, context) for name, extra in _units(options.units)]
+    context = cli_definition.context_of(user=options.user, image_inspect=options.image_inspect)
+    found = cli_definition.of_units(options.units, context)
     found += [documents.of_env_file(one, context) for one in options.env_file]
     if options.compose is not None:
         found.append(documents.of_compose(options.compose, options.service, context))
@@ -134,34 +121,6 @@ def _definitions(options: Options, context: Context) -> list[Definition]:
             "Name a unit or its file, --env-file, --compose or --kube, or `-- COMMAND...`.",
         )
     return found
-
-
-def _units(given: tuple[str, ...]) -> list[tuple[str, list[str]]]:
-    """Return each unit with the drop-ins that follow it."""
-    found: list[tuple[str, list[str]]] = []
-    for one in given:
-        if not one:
-            raise UsageError("the name of a unit is empty", "Name a unit or a unit file.")
-        if not one.endswith(_DROP_IN):
-            found.append((one, []))
-        elif not found:
-            raise UsageError(f"{one} is a drop-in without its unit", "Name the unit file first.")
-        else:
-            found[-1][1].append(one)
-    return found
-
-
-def _unit(name: str, extra: list[str], context: Context) -> Definition:
-    from envprobe.launch import definition
-
-    if "/" in name or os.path.isfile(name):
-        return definition.of_file(name, extra, context)
-    if extra:
-        raise UsageError(
-            f"{extra[0]} is given beside a unit that the manager is asked for",
-            "Give the unit's file, or leave the drop-in out.",
-        )
-    return definition.of_name(name, context)
 
 
 def _looks(one: Definition, options: Options) -> tuple[EntryLook, ...]:

@@ -13,7 +13,6 @@ import functools
 import json
 import os
 import posixpath
-import pwd
 from importlib import resources
 from typing import Any, Final
 
@@ -21,7 +20,7 @@ from envprobe.errors import UndeterminedError
 from envprobe.launch.steps import Launch, Mode, Python
 from envprobe.payload import entry_syntax
 from envprobe.runner import supervised
-from envprobe.runner.rights import Rights
+from envprobe.runner.rights import Rights, of_user
 from envprobe.runner.started import Bounds
 
 _BOUNDS: Final = Bounds(seconds=20.0, output_bytes=1 << 20, processes=16)
@@ -85,7 +84,7 @@ def look(launch: Launch, *, own: bool = False) -> EntryLook | None:
     if own or not os.access(python.interpreter, os.X_OK):
         return _by_ourselves(python, target)
     try:
-        rights = _rights(launch.user)
+        rights = of_user(launch.user)
         answer = _asked(launch, python, target, rights)
     except UndeterminedError as error:
         return EntryLook(target, reason=error.message)
@@ -114,20 +113,6 @@ def _look(answer: dict[str, Any], target: str) -> EntryLook:
         reason=str(answer.get("reason", "")),
         version=(version[0], version[1]) if version else None,
     )
-
-
-def _rights(user: str) -> Rights | None:
-    """Return the rights of the declared user; None where they are envprobe's own."""
-    if not user:
-        return None
-    try:
-        entry = pwd.getpwuid(int(user)) if user.isdecimal() else pwd.getpwnam(user)
-    except KeyError:
-        raise UndeterminedError(f"the user {user} is not known on this machine") from None
-    if entry.pw_uid == os.geteuid():
-        return None
-    groups = tuple(os.getgrouplist(entry.pw_name, entry.pw_gid))
-    return Rights(entry.pw_uid, entry.pw_gid, groups)
 
 
 @functools.cache

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import pwd
 from collections.abc import Mapping
 from typing import Final
 
@@ -68,6 +69,23 @@ class Rights:
 
     def __str__(self) -> str:
         return f"uid {self.uid}, gid {self.gid}"
+
+
+def of_user(user: str) -> Rights | None:
+    """Return the rights of a user, named or by number; None where they are envprobe's own.
+
+    Raises UndeterminedError for a user that this machine does not know.
+    """
+    if not user:
+        return None
+    try:
+        entry = pwd.getpwuid(int(user)) if user.isdecimal() else pwd.getpwnam(user)
+    except KeyError:
+        raise UndeterminedError(f"the user {user} is not known on this machine") from None
+    if entry.pw_uid == os.geteuid():
+        return None
+    groups = tuple(os.getgrouplist(entry.pw_name, entry.pw_gid))
+    return Rights(entry.pw_uid, entry.pw_gid, groups)
 
 
 def _listed(groups: set[int] | tuple[int, ...]) -> str:
