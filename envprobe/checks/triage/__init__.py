@@ -1,0 +1,1 @@
+"""The checks of `triage`: one for each cause of a failed start."""

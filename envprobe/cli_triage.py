@@ -1,0 +1,131 @@
+"""`envprobe triage`: from parsed options to an exit code."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+from typing import TYPE_CHECKING
+
+from envprobe import cli_output, cli_workers
+from envprobe.errors import Exit, UsageError
+
+if TYPE_CHECKING:
+    from envprobe.report.model import Presentation
+    from envprobe.report.triage_model import Report
+    from envprobe.triage.facts import Triage
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """What the command line of `triage` says, as it was given."""
+
+    log: str | None = None
+    unit: str | None = None
+    user: bool = False
+    format: str = "text"
+    output: tuple[str, ...] = ()
+    fail_on: str = "error"
+    exit_zero: bool = False
+    allow_unknown: tuple[str, ...] = ()
+    show_all: bool = False
+    unmask: bool = False
+
+
+def run(options: Options) -> Exit:
+    """Read the log, judge and report; return the exit code. Raises EnvprobeError."""
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(cli_output.told_on_stdout(options.format))
+        outputs = cli_workers.formats_by_path(options.output, cli_workers.REPORT_FORMATS)
+        _check(options, tuple(outputs))
+        files = stack.enter_context(cli_output.reports(outputs, private=options.unmask))
+        cli_workers.require((options.format, *outputs.values()))
+        accepted = frozenset(_accepted(options))
+        report = judged(looked_at(options), accepted, options)
+        for path, kind in outputs.items():
+            files[path].write(render(report, kind, _presentation(options, to_file=True)))
+        cli_output.write(render(report, options.format, _presentation(options)))
+    return Exit.HOLDS if options.exit_zero else report.verdict.exit
+
+
+def looked_at(options: Options) -> Triage:
+    """Return what the log, or the unit with all its logs, says."""
+    if options.unit is not None:
+        from envprobe import cli_definition
+        from envprobe.launch.manager import Manager
+        from envprobe.triage import unit
+
+        context = cli_definition.context_of(user=options.user)
+        return unit.look(Manager(options.user, context.variables), options.unit)
+    from envprobe.triage import reading
+    from envprobe.triage.facts import Triage
+
+    assert options.log is not None
+    return Triage((reading.read(options.log),))
+
+
+def judged(facts: Triage, accepted: frozenset[str], options: Options) -> Report:
+    """Return the report on what was found."""
+    from envprobe.checks import verdict
+    from envprobe.checks.finding import Severity
+    from envprobe.checks.registry import run_checks
+    from envprobe.checks.triage.about import TriageContext
+    from envprobe.checks.triage.judgement import judge
+    from envprobe.checks.triage.registry import CHECKS
+    from envprobe.report.triage_model import Report
+
+    context = TriageContext(facts, judge(facts))
+    result = run_checks(CHECKS, context, {})
+    severity = Severity(options.fail_on)
+    made = verdict.of_findings(result, accepted, severity)
+    return Report(context, result, made, accepted, severity, options.exit_zero)
+
+
+def render(report: Report, kind: str, presentation: Presentation) -> str:
+    """Return the report in one of `cli_workers.REPORT_FORMATS`."""
+    if kind == "json":
+        from envprobe.report import triage_document
+
+        return triage_document.render(report, unmask=presentation.unmask)
+    if kind != "text":
+        from envprobe.report import formats, triage_outlet
+
+        return formats.render(kind, triage_outlet.build(report, presentation))
+    from envprobe.report import triage
+
+    return triage.render(report, presentation)
+
+
+# --- what was asked for --------------------------------------------------------------------------
+
+
+def _check(options: Options, outputs: tuple[str, ...]) -> None:
+    """Raise UsageError for nothing or two things to look at, or a report that replaces the log."""
+    if (options.log is None) == (options.unit is None) or "" in (options.log, options.unit):
+        raise UsageError(
+            "`triage` takes one log or one unit",
+            "Write `envprobe triage FILE`, `envprobe triage -` or `envprobe triage --unit NAME`.",
+        )
+    if options.user and options.unit is None:
+        raise UsageError("--user needs --unit", "Name the unit with --unit.")
+    if options.log is None or not os.path.isfile(options.log):
+        return
+    for output in outputs:
+        if os.path.isfile(output) and os.path.samefile(output, options.log):
+            raise UsageError(
+                f"-o {output} would replace the log that is read",
+                "Give the report a name of its own.",
+            )
+
+
+def _accepted(options: Options) -> tuple[str, ...]:
+    from envprobe.checks.registry import accepted
+    from envprobe.checks.triage.registry import CHECKS
+
+    return accepted(options.allow_unknown, CHECKS, "triage")
+
+
+def _presentation(options: Options, *, to_file: bool = False) -> Presentation:
+    return cli_output.presentation(
+        unmask=options.unmask, show_all=options.show_all, to_file=to_file
+    )

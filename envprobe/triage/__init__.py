@@ -1,0 +1,1 @@
+"""Facts about a start that failed: what its log, its journal and its manager say."""
