@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,9 @@ THREADS = 256
 MERGE_THREADS = 512
 ROWS = 64
 VALUE_DIM = 512
-SHARED_BYTES = 100_160
+SHARED_BYTES = 100_192
+DYNAMIC_KERNEL = "verify_attention"
+"""The kernel whose launch asks for SHARED_BYTES; the other has only what its code declares."""
 MACROS = [
     ("LAUNCH_SHARED_BYTES", str(SHARED_BYTES)),
     ("LAUNCH_THREADS", str(THREADS)),
@@ -43,28 +46,78 @@ def cache_directory() -> Path:
     return Path(base) / "envprobe" / "kernels"
 
 
-def compile_ptx(architecture: str) -> str:
-    """Compile the kernel to PTX, which names every instruction.
+@dataclass(frozen=True)
+class Compiled:
+    """What one compilation gives: machine code, PTX, which names every instruction, and the log.
 
-    `architecture`: such as `sm_120`. cuda.core wants a driver for this, NVRTC does not. Raises
-    RuntimeError when the compiler refuses the source or does not know the architecture.
+    The log has what ptxas says of registers and spills.
+    """
+
+    code: bytes
+    ptx: str
+    log: str
+
+
+def compiler_version() -> tuple[int, int]:
+    """Return the version of NVRTC. Raises what cuda.bindings raises where there is none."""
+    from cuda.bindings import nvrtc
+
+    _, major, minor = nvrtc.nvrtcVersion()
+    return int(major), int(minor)
+
+
+def known_architectures() -> list[int]:
+    """Return the compute capabilities that NVRTC compiles for, such as 90 and 120."""
+    from cuda.bindings import nvrtc
+
+    _, numbers = nvrtc.nvrtcGetSupportedArchs()
+    return [int(number) for number in numbers]
+
+
+def compile_apart(architecture: str) -> Compiled:
+    """Compile the kernel without a device, a driver and the cache; `architecture`: as `sm_120`.
+
+    cuda.core wants a driver for PTX, NVRTC does not. Raises RuntimeError when the compiler refuses
+    the source or does not know the architecture.
     """
     from cuda.bindings import nvrtc
 
     def checked(result: tuple[Any, ...]) -> Any:
         if result[0] != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-            raise RuntimeError(f"NVRTC: {result[0].name}")
+            raise RuntimeError(f"NVRTC: {result[0].name}{_said(program)}")
         return result[1] if len(result) > 1 else None
 
+    program = None
     macros = [f"-D{name}={value}" for name, value in MACROS]
-    options = [f"-arch={architecture.replace('sm_', 'compute_')}", "-std=c++17", *macros]
+    options = [f"-arch={architecture}", "-std=c++17", "--ptxas-options=-v", *macros]
     source, name = SOURCE.read_bytes(), SOURCE.name.encode()
     program = checked(nvrtc.nvrtcCreateProgram(source, name, 0, [], []))
     checked(nvrtc.nvrtcCompileProgram(program, len(options), [word.encode() for word in options]))
+    code = bytearray(checked(nvrtc.nvrtcGetCUBINSize(program)))
+    checked(nvrtc.nvrtcGetCUBIN(program, code))
     text = bytearray(checked(nvrtc.nvrtcGetPTXSize(program)))
     checked(nvrtc.nvrtcGetPTX(program, text))
+    log = _said(program)
     checked(nvrtc.nvrtcDestroyProgram(program))
-    return text.rstrip(b"\0").decode()
+    return Compiled(bytes(code), text.rstrip(b"\0").decode(), log)
+
+
+def _said(program: Any) -> str:
+    """Return the compiler's log of a program, on lines of its own."""
+    from cuda.bindings import nvrtc
+
+    if program is None:
+        return ""
+    _, size = nvrtc.nvrtcGetProgramLogSize(program)
+    log = bytearray(size or 0)
+    if log:
+        nvrtc.nvrtcGetProgramLog(program, log)
+    return "\n" + log.rstrip(b"\0").decode("utf-8", "replace").strip() if log else ""
+
+
+def compile_ptx(architecture: str) -> str:
+    """Compile the kernel to PTX; see `compile_apart`."""
+    return compile_apart(architecture).ptx
 
 
 def compile_kernel(

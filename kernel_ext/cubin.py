@@ -104,6 +104,21 @@ def _rows(data: bytes) -> Iterator[tuple[int, int, int]]:
         at += size
 
 
+SPILLS = re.compile(
+    r"Function properties for (\S+)\s+ptxas\s+\S\s+\d+ bytes stack frame, "
+    r"(\d+) bytes spill stores, (\d+) bytes spill loads"
+)
+"""How ptxas 13 tells them; the tests compile a kernel that must spill."""
+
+
+def spills(log: str) -> dict[str, tuple[int, int]]:
+    """Return the bytes that each kernel stores and loads for lack of registers, a thread.
+
+    `log` is what ptxas says with -v.
+    """
+    return {name: (int(stores), int(loads)) for name, stores, loads in SPILLS.findall(log)}
+
+
 def forbidden_instructions(ptx: str) -> list[str]:
     """Return the forbidden instructions that a PTX text holds, each once, in order."""
     return list(dict.fromkeys(match.group() for match in FORBIDDEN.finditer(ptx)))
