@@ -34,13 +34,15 @@ class Bounds:
     `seconds` of wall time in all (and as much CPU time per process, which holds even if envprobe
     is killed), `output_bytes` on stdout and stderr together, `processes` more than the user has
     now (RLIMIT_NPROC: the kernel does not apply it to root), `grace_seconds` between SIGTERM and
-    SIGKILL.
+    SIGKILL. `memory_bytes` of all processes together, shared pages left out, are counted for
+    supervised commands only; 0 does not bound them.
     """
 
     seconds: float
     output_bytes: int = 1 << 20
     processes: int = 64
     grace_seconds: float = 2.0
+    memory_bytes: int = 0
 
 
 class Started:

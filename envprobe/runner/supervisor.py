@@ -41,7 +41,11 @@ _RESET: Final = (*HELD, signal.SIGPIPE, signal.SIGQUIT)
 ANSWER: Final = 63
 """The descriptor that the command writes its answer to: high, where few programs expect any."""
 
-_PLACES: Final = {"out": 1, "err": 2, "answer": ANSWER}
+CONTROL: Final = 62
+"""The descriptor that a command reads what it is told from, where it asks for that."""
+
+_PLACES: Final = {"out": 1, "err": 2, "answer": ANSWER, "control": CONTROL}
+_PAGE_BYTES: Final = resource.getpagesize()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -49,7 +53,8 @@ class Command:
     """What to run: the path and the words of a command, and all that it gets.
 
     `root` is a directory descriptor that becomes the root directory, None for envprobe's own;
-    `path` and `cwd` are seen from there. `rights` None keeps those of envprobe.
+    `path` and `cwd` are seen from there. `rights` None keeps those of envprobe. `told`: it is given
+    `CONTROL`, which ends when envprobe has nothing more to tell it.
     """
 
     path: str
@@ -58,12 +63,14 @@ class Command:
     cwd: str = "/"
     root: int | None = None
     rights: Rights | None = None
+    told: bool = False
 
 
 class Supervisor:
     """Runs in the forked child, with the signals of `HELD` blocked.
 
-    `pipes` are the writing ends of the outputs of the command (`_PLACES`) and of its own report.
+    `pipes` are the command's ends of its pipes (`_PLACES`) and the writing end of the supervisor's
+    own report: a line with the command's number, then JSON.
     """
 
     def __init__(self, command: Command, bounds: Bounds, pipes: Mapping[str, int]) -> None:
@@ -95,8 +102,10 @@ class Supervisor:
         self._main = os.fork()
         if not self._main:
             self._become(errors_written)
-        for descriptor in (errors_written, *(self._pipes[one] for one in _PLACES)):
+        for descriptor in (errors_written, *self._of_command().values()):
             os.close(descriptor)
+        with contextlib.suppress(OSError):
+            os.write(self._pipes["report"], b"%d\n" % self._main)
         stopped = self._watch(started + self._bounds.seconds)
         took = time.monotonic() - started
         left = self._end_all()
@@ -122,20 +131,31 @@ class Supervisor:
             interrupted = signaled is not None and signaled.si_signo != signal.SIGCHLD
             if interrupted or os.getppid() != self._envprobe:
                 return "interrupted"
-            if self._look() > self._bounds.processes:
+            found, memory = self._look()
+            if found > self._bounds.processes:
                 return "processes"
+            if memory > self._bounds.memory_bytes > 0:
+                return "memory"
             if time.monotonic() > deadline:
                 return "time"
 
-    def _look(self) -> int:
-        """Name the other processes there are now and return their number, or one over the bound."""
-        found = 0
+    def _of_command(self) -> dict[str, int]:
+        """Return the command's ends of its pipes."""
+        return {name: self._pipes[name] for name in _PLACES if name in self._pipes}
+
+    def _look(self) -> tuple[int, int]:
+        """Name the other processes there are now; return how many, and the bytes of all together.
+
+        The number is at most one over the bound.
+        """
+        found = memory = 0
         for pid in itertools.islice(_descendants(), self._bounds.processes + 2):
+            memory += _memory(pid) if self._bounds.memory_bytes else 0
             if pid != self._main:
                 found += 1
                 if pid not in self._seen and len(self._seen) < _MAX_NAMED:
                     self._seen[pid] = _named(pid)
-        return found
+        return found, memory
 
     def _reap(self) -> bool:
         """Collect some that have ended; return whether there are others.
@@ -208,8 +228,8 @@ class Supervisor:
         """Connect the outputs and give signals back their meaning."""
         nothing = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nothing, 0)
-        for name, place in _PLACES.items():
-            os.dup2(self._pipes[name], place)
+        for name, descriptor in self._of_command().items():
+            os.dup2(descriptor, _PLACES[name])
         for number in _RESET:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
@@ -256,6 +276,16 @@ def _children(pid: int) -> Iterator[int]:
         for task in os.listdir(f"/proc/{pid}/task"):
             with open(f"/proc/{pid}/task/{task}/children", encoding="ascii") as file:
                 yield from map(int, file.read().split())
+
+
+def _memory(pid: int) -> int:
+    """Return how many bytes a process has that it shares with no file (proc_pid_statm(5))."""
+    try:
+        with open(f"/proc/{pid}/statm", encoding="ascii") as file:
+            _, resident, shared = map(int, file.read().split()[:3])
+    except (OSError, ValueError):
+        return 0
+    return (resident - shared) * _PAGE_BYTES
 
 
 def _named(pid: int) -> str:

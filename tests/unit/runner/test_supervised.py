@@ -13,7 +13,7 @@ import pytest
 from envprobe.errors import UndeterminedError
 from envprobe.runner.rights import Rights
 from envprobe.runner.started import Bounds
-from envprobe.runner.supervised import ANSWER, Command, Ended, run
+from envprobe.runner.supervised import ANSWER, CONTROL, Command, Ended, run, running
 from envprobe.runner.taskgroup import TaskGroup
 from tests.programs.requirement import missing
 
@@ -163,3 +163,55 @@ def test_rights_are_taken_on_before_the_command_runs() -> None:
     assert ids == f"({NOBODY}, {NOBODY}, {NOBODY}) ({NOBODY}, {NOBODY}, {NOBODY}) [{NOBODY}]"
     assert "CapEff:\\t0000000000000000" in capabilities
     assert "NoNewPrivs:\\t1" in capabilities
+
+
+# --- while it runs
+
+ECHO = (
+    f"import os\nos.write({ANSWER}, b'ready\\n')\nheard = os.read({CONTROL}, 100)\n"
+    f"os.write({ANSWER}, b'heard ' + heard)\nassert os.read({CONTROL}, 100) == b''\n"
+)
+
+
+def _command(code: str) -> Command:
+    words = (sys.executable, "-I", "-S", "-c", code)
+    return Command(sys.executable, words, {}, told=True)
+
+
+def test_a_running_command_is_told_and_answers() -> None:
+    with running(_command(ECHO), BOUNDS) as command:
+        assert command.read_line() == b"ready"
+        assert Path(f"/proc/{command.pid}/cmdline").read_bytes().split(b"\0")[4] == ECHO.encode()
+        assert command.tell(b"this\n")
+        assert command.read_line() == b"heard this"
+        ended = command.end()
+    assert (ended.code, ended.stopped, ended.answer) == (0, "", b"ready\nheard this\n")
+
+
+def test_a_command_that_is_left_is_ended() -> None:
+    with running(_command(ECHO), BOUNDS) as command:
+        pid = command.pid
+    assert not os.path.exists(f"/proc/{pid}")
+
+
+def test_no_line_comes_from_a_command_that_has_ended() -> None:
+    with running(_command("raise SystemExit(3)"), BOUNDS) as command:
+        assert command.read_line() is None
+        assert not command.tell(b"x" * (1 << 20))
+        assert command.end().code == 3
+
+
+def test_a_running_command_that_cannot_be_executed_says_why() -> None:
+    with (
+        running(Command("/nothing", ("x",), {}, told=True), BOUNDS) as command,
+        pytest.raises(UndeterminedError, match="No such file"),
+    ):
+        command.end()
+
+
+def test_memory_of_all_processes_together_is_bounded() -> None:
+    bounds = Bounds(seconds=60.0, memory_bytes=64 << 20)
+    code = "import signal\nheld = bytearray(40 << 20)\nsignal.alarm(60)\nsignal.pause()\n"
+    alone = f"import os\nos.fork()\n{code}"
+    ended = _python(alone, bounds)
+    assert (ended.stopped, ended.code) == ("memory", -9)

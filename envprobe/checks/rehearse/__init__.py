@@ -1,0 +1,1 @@
+"""The checks of `rehearse`, one to a file."""

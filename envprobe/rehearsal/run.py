@@ -1,0 +1,260 @@
+"""Running one rehearsal: the first process, its children, and the reading of all of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+from envprobe import collect
+from envprobe.errors import EnvprobeError
+from envprobe.launch.steps import Mode
+from envprobe.model import Process, Role, Snapshot
+from envprobe.rehearsal import frameworks, plan, writers
+from envprobe.rehearsal.answers import Answers
+from envprobe.rehearsal.place import Place, placed
+from envprobe.rehearsal.plan import Wanted
+from envprobe.rehearsal.types import End, Member, Node, Plan, Rehearsal, Stopped, Written
+from envprobe.runner import supervised
+from envprobe.runner.started import NO_GPUS, Bounds
+from envprobe.runner.supervised import Command, Ended, Running
+from envprobe.startup.declared import Start
+
+MEMORY_BYTES: Final = 16 << 30
+_OUTPUT_BYTES: Final = 64 << 20
+_PROCESSES: Final = 48
+"""So many processes more than the tree has may run: hooks may start a command or two in each."""
+
+_GRACE_SECONDS: Final = 5.0
+_OWN: Final = ("rehearse_tree.py", "from multiprocessing.")
+_DEADLINE: Final = 10.0
+_OF_CHILDREN: Final = 0.8
+"""The part of the time after which a child counts as silent."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Request:
+    """What to rehearse: what of the plan is given, what to ask, and the time for all of it.
+
+    `patches` are MODULE:Class.attr, `queries` the same as questions to the interpreters; `names`
+    are fnmatch patterns of the variables whose values are read. `seconds` bounds the whole.
+    """
+
+    wanted: Wanted = dataclasses.field(default_factory=Wanted)
+    patches: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    import_target: bool = False
+    with_gpu: bool = False
+    seconds: float = 60.0
+
+
+def rehearse(start: Start, request: Request) -> Rehearsal:
+    """Start the tree of one declared start, ask it, read it from outside, and end it.
+
+    Raises UsageError for a plan that cannot be, UndeterminedError if the interpreter cannot be
+    started at all.
+    """
+    first = plan.make(start, request.wanted)
+    others = start.launch.rights is not None
+    with placed(start.launch.python, shell=bool(first.shell), for_others=others) as place:
+        return _Run(start, request, first, place).made()
+
+
+class _Run:
+    """One rehearsal while it runs; the plan is final once the framework's version is known."""
+
+    def __init__(self, start: Start, request: Request, first: Plan, place: Place) -> None:
+        python = start.declared.python
+        assert python is not None
+        self.start = start
+        self.request = request
+        self.plan = first
+        self.place = place
+        self.framework = frameworks.of(first.framework.value, python)
+        hidden = {} if request.with_gpu else NO_GPUS
+        environment = {**start.launch.environment, **hidden}
+        self.hidden = tuple(
+            name for name in hidden if start.launch.environment.get(name) != environment[name]
+        )
+        self.launch = dataclasses.replace(start.launch, environment=environment)
+        self.answers = Answers(first, self.launch)
+        self.written: tuple[Written, ...] = ()
+        self.version = ""
+        self.snapshot: Snapshot | None = None
+        self.unread = ""
+
+    def made(self) -> Rehearsal:
+        """Run it and return what was found."""
+        launch = self.launch
+        command = Command(
+            path=launch.python,
+            words=(launch.python, *launch.flags, "-B", self.place.tree, *self._words()),
+            environment=launch.environment,
+            cwd=launch.cwd,
+            root=launch.root,
+            rights=launch.rights,
+            told=True,
+        )
+        processes = _PROCESSES + 4 * sum(1 for _ in self.plan.walk())
+        bounds = Bounds(
+            self.request.seconds, _OUTPUT_BYTES, processes, _GRACE_SECONDS, MEMORY_BYTES
+        )
+        self.began = time.monotonic()
+        with supervised.running(command, bounds, name=f"the interpreter {launch.python}") as tree:
+            if self._start_tree(tree):
+                self._read(tree.pid)
+            ended = tree.end()
+        return self._found(ended)
+
+    def _words(self) -> tuple[str, ...]:
+        python = self.start.declared.python
+        assert python is not None
+        return frameworks.words_of(python)
+
+    # --- the tree
+
+    def _start_tree(self, tree: Running) -> bool:
+        """Have the first process start all others; return whether it says that they are ready."""
+        first = _next(tree)
+        if first is None or first["about"] != "first":
+            return False
+        self.answers.take(first)
+        tree.tell(f"{self.framework.distribution}\n".encode())
+        version = _next(tree)
+        if version is None:
+            return False
+        self.version = str(version.get("version") or "")
+        self.plan = plan.make(self.start, self.request.wanted, self.version)
+        self.answers = Answers(self.plan, self.launch)
+        self.answers.take(first)
+        assumed = self.version or self.framework.newest
+        environment = self.answers.environment
+        # Ranks of one kind decide what is written: those below one engine, as options say them.
+        ranks = self.framework.size("tp") or self.request.wanted.workers or 1
+        self.written = writers.written(self.framework, assumed, environment, ranks)
+        if not tree.tell(json.dumps(self._asked()).encode() + b"\n"):
+            return False
+        while not self.answers.ready and (told := _next(tree)) is not None:
+            self.answers.take(told)
+        if not self.plan.method.value:
+            method = dataclasses.replace(self.plan.method, value=self.answers.method)
+            self.plan = dataclasses.replace(self.plan, method=method)
+        return self.answers.ready
+
+    def _asked(self) -> dict[str, Any]:
+        launch, request = self.launch, self.request
+        of_first = [one for one in self.written if not one.in_workers]
+        return {
+            "path0": [] if launch.path0 is None else [launch.path0],
+            "method": self.plan.method.value,
+            "shell": self.place.shell,
+            "patches": list(request.patches),
+            "programs": self._modules(),
+            "import_target": request.import_target,
+            "until": self.began + request.seconds * _OF_CHILDREN,
+            "nodes": [self._node(node) for node in self.plan.nodes],
+            **_changes(of_first),
+        }
+
+    def _modules(self) -> list[str]:
+        """Return the module that the definition runs, if it is one."""
+        python = self.start.declared.python
+        module = python is not None and python.mode is Mode.MODULE
+        return [python.target] if python is not None and module else []
+
+    def _node(self, node: Node) -> dict[str, Any]:
+        of_worker = [one for one in self.written if one.in_workers and node.worker]
+        return {
+            "id": node.id,
+            "title": node.title,
+            "worker": node.worker,
+            "children": [self._node(child) for child in node.children],
+            **_changes(of_worker),
+        }
+
+    # --- the reading from outside
+
+    def _read(self, root: int) -> None:
+        members = self.answers.members(self.plan.method.value, self.began, "")
+        request = collect.Request(
+            roots=(root,),
+            wanted=self.request.names,
+            deadline=_DEADLINE,
+            orphans=False,
+            python_pids=tuple(one.pid for one in members),
+            queries=self.request.patches,
+        )
+        try:
+            found = collect.collect(request)
+        except EnvprobeError as error:
+            self.unread = error.message
+            return
+        self.snapshot = _with_roles(found, self.plan, members)
+
+    # --- afterwards
+
+    def _found(self, ended: Ended) -> Rehearsal:
+        said = ended.stderr.decode("utf-8", "backslashreplace")
+        failed = self.answers.failed(ended.code, said) if not ended.stopped else ()
+        return Rehearsal(
+            start=self.start,
+            plan=self.plan,
+            end=End(
+                code=ended.code,
+                stopped=Stopped(ended.stopped if ended.stopped != "interrupted" else ""),
+                seconds=ended.seconds,
+                seen=tuple(one for one in ended.seen if not any(own in one for own in _OWN)),
+                said=said,
+            ),
+            members=self.answers.members(self.plan.method.value, self.began, said),
+            failed=failed,
+            helpers=self.answers.helpers,
+            written=self.written,
+            version=self.version,
+            own_forkserver=self.answers.forkserver,
+            snapshot=self.snapshot,
+            unread=self.unread,
+            hidden=self.hidden,
+            sandbox=self.start.sandbox,
+            imported=self.request.import_target,
+        )
+
+
+def _next(tree: Running) -> Mapping[str, Any] | None:
+    """Return the next answer, None if none comes; what is no JSON is no answer."""
+    line = tree.read_line()
+    if line is None:
+        return None
+    try:
+        told = json.loads(line)
+    except ValueError:
+        return None
+    return told if isinstance(told, dict) and "about" in told else None
+
+
+def _changes(written: list[Written]) -> dict[str, Any]:
+    return {
+        "sets": {
+            one.name: os.fsdecode(one.value.reveal()) for one in written if one.value is not None
+        },
+        "removes": [one.name for one in written if one.value is None],
+    }
+
+
+def _with_roles(snapshot: Snapshot, plan: Plan, members: tuple[Member, ...]) -> Snapshot:
+    """Return a snapshot in which processes without a title of their own have the role they play."""
+    framework = plan.framework.value if plan.framework.value != frameworks.NONE else ""
+
+    def played(process: Process) -> Process:
+        node = nodes.get(process.pid)
+        if node is None:
+            return process
+        told = "the rehearsal has started it as that"
+        role = Role(node.role, framework, dict(node.ranks), node.worker, evidence=told)
+        return dataclasses.replace(process, role=role)
+
+    nodes = {one.pid: one.node for one in members if one.node is not None and not one.titled}
+    return dataclasses.replace(snapshot, processes=tuple(map(played, snapshot.processes)))
