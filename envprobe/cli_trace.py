@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import os
 from typing import TYPE_CHECKING, Final
 
-from envprobe import cli_output, cli_workers, redact
+from envprobe import cli_definition, cli_output, cli_report, redact
 from envprobe.errors import Exit, UsageError
 
 if TYPE_CHECKING:
@@ -27,10 +26,13 @@ _LETTERS: Final = frozenset("bBdEIOPqRsSuv")
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """What the command line of `trace-sitecustomize` says, as it was given."""
+    """What the command line of `trace-sitecustomize` says; `command` follows `--`."""
 
     python: str | None = None
     pid: int | None = None
+    unit: tuple[str, ...] = ()
+    user: bool = False
+    command: tuple[str, ...] | None = None
     env: tuple[str, ...] = ()
     unset: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
@@ -54,17 +56,18 @@ class Options:
 
 def run(options: Options) -> Exit:
     """Trace, judge and report; return the exit code. Raises EnvprobeError."""
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(cli_output.told_on_stdout(options.format))
-        outputs = cli_workers.formats_by_path(options.output, cli_workers.REPORT_FORMATS)
-        files = stack.enter_context(cli_output.reports(outputs, private=options.unmask))
-        cli_workers.require((options.format, *outputs.values()))
-        expected, config = _expected(options), _config(options)
-        report = judged(traced(options), expected, config, options)
-        for path, kind in outputs.items():
-            files[path].write(render(report, kind, _presentation(options, to_file=True)))
-        cli_output.write(render(report, options.format, _presentation(options)))
+    report = cli_report.reported(options, lambda: _report(options), render)
     return Exit.HOLDS if options.exit_zero else report.verdict.exit
+
+
+def _report(options: Options) -> Report:
+    from envprobe.checks.trace.registry import CHECKS
+
+    expected = expected_of(options)
+    config = cli_report.config_of(
+        options.config, options.allow_unknown, CHECKS, "trace-sitecustomize"
+    )
+    return judged(traced(options), expected, config, options)
 
 
 def traced(options: Options) -> Traced:
@@ -72,15 +75,36 @@ def traced(options: Options) -> Traced:
     from envprobe.startup import traced
 
     questions = _questions(options)
+    declared = options.unit or options.command is not None
+    if options.user and not options.unit:
+        raise UsageError("--user needs --unit", "Name the unit with --unit NAME.")
+    if declared:
+        _refuse_others(options, "--unit" if options.unit else "`-- COMMAND`")
+        context = cli_definition.context_of(user=options.user)
+        found = cli_definition.of_one("trace-sitecustomize", options.unit, options.command, context)
+        return traced.trace_definition(found, questions, _tell)
     if options.pid is None:
         return traced.trace_python(options.python, _launch(options), questions, _tell)
-    for name in ("python", "cwd", "env", "unset", "flags"):
-        if getattr(options, name):
-            raise UsageError(
-                f"--{name.replace('flags', 'flag')} and --pid exclude each other",
-                "With --pid the running process says how it was started.",
-            )
+    _refuse_others(options, "--pid")
     return traced.trace_pid(options.pid, questions, _tell)
+
+
+_SAY_ALL: Final = {
+    "--pid": "With --pid the running process says how it was started.",
+    "--unit": "With --unit the unit says all of it.",
+    "`-- COMMAND`": "The command line says all of it; write `-- env NAME=VALUE COMMAND` to add.",
+}
+
+
+def _refuse_others(options: Options, given: str) -> None:
+    """Raise UsageError for an option that says what `given` says already."""
+    others = ("python", "cwd", "env", "unset", "flags", *(("pid",) if given != "--pid" else ()))
+    for name in others:
+        if getattr(options, name) not in (None, ()):
+            raise UsageError(
+                f"--{name.replace('flags', 'flag')} and {given} exclude each other",
+                _SAY_ALL[given],
+            )
 
 
 def judged(found: Traced, expected: Expected, config: Config, options: Options) -> Report:
@@ -145,7 +169,8 @@ def _questions(options: Options) -> Questions:
     )
 
 
-def _expected(options: Options) -> Expected:
+def expected_of(options: Options) -> Expected:
+    """Return what must hold; UsageError for what cannot be asked."""
     from envprobe.checks.trace.about import Expected
     from envprobe.cpython.query import Query
     from envprobe.startup import reach
@@ -169,26 +194,6 @@ def _expected(options: Options) -> Expected:
     if options.expect_winner == "":
         raise UsageError("--expect-winner is empty", "Give it the path of the hook.")
     return Expected(options.expect_winner, options.expect_reach, options.patch)
-
-
-def _config(options: Options) -> Config:
-    """Return what the configuration file ignores and accepts, and what the command line accepts."""
-    from envprobe.checks.registry import slug_of
-    from envprobe.config import combine
-    from envprobe.configfile import load
-    from envprobe.process import roletable
-
-    config = load(options.config, slug_of, roletable.role_names())
-    for slug, reason in config.expired.items():
-        cli_output.note(f"note: {slug} is no longer ignored: {redact.show_text(reason)}")
-    return combine(config, allow_unknown=_accepted(options))
-
-
-def _accepted(options: Options) -> tuple[str, ...]:
-    from envprobe.checks.registry import accepted
-    from envprobe.checks.trace.registry import CHECKS
-
-    return accepted(options.allow_unknown, CHECKS, "trace-sitecustomize")
 
 
 def _launch(options: Options) -> Launch:
@@ -240,9 +245,3 @@ def _flag(flag: str) -> str:
             "Write for example --flag=-I, or --flag=-Xdev.",
         )
     return flag if plain else flag[:2] + value
-
-
-def _presentation(options: Options, *, to_file: bool = False) -> Presentation:
-    return cli_output.presentation(
-        unmask=options.unmask, show_all=options.show_all, to_file=to_file
-    )

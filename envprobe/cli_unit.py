@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from envprobe import cli_definition, cli_output, cli_workers, redact
+from envprobe import cli_definition, cli_output, cli_report, redact
 from envprobe.errors import Exit, UsageError
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ class Options:
     container: str | None = None
     image_inspect: str | None = None
     no_interpreter: bool = False
+    config: str | None = None
     format: str = "text"
     output: tuple[str, ...] = ()
     fail_on: str = "error"
@@ -44,16 +45,16 @@ class Options:
 
 def run(options: Options) -> Exit:
     """Read the definitions, judge and report; return the exit code. Raises EnvprobeError."""
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(cli_output.told_on_stdout(options.format))
-        outputs = cli_workers.formats_by_path(options.output)
-        files = stack.enter_context(cli_output.reports(outputs, private=options.unmask))
-        accepted = frozenset(_accepted(options))
-        report = judged(context_of(options), accepted, options)
-        for path, kind in outputs.items():
-            files[path].write(render(report, kind, _presentation(options, to_file=True)))
-        cli_output.write(render(report, options.format, _presentation(options)))
+    report = cli_report.reported(options, lambda: _report(options), render)
     return Exit.HOLDS if options.exit_zero else report.verdict.exit
+
+
+def _report(options: Options) -> Report:
+    from envprobe.checks.unit.registry import CHECKS
+
+    config = cli_report.config_of(options.config, options.allow_unknown, CHECKS, "unit")
+    accepted = frozenset(config.allow_unknown)
+    return judged(context_of(options), accepted, options, config.ignore)
 
 
 def context_of(options: Options) -> UnitContext:
@@ -69,26 +70,35 @@ def context_of(options: Options) -> UnitContext:
     return UnitContext(definitions, expectations, looks)
 
 
-def judged(context: UnitContext, accepted: frozenset[str], options: Options) -> Report:
-    """Return the report on what was found."""
+def judged(
+    context: UnitContext,
+    accepted: frozenset[str],
+    options: Options,
+    ignore: Mapping[str, str] | None = None,
+) -> Report:
+    """Return the report on what was found; `ignore` maps checks that are kept apart to reasons."""
     from envprobe.checks import verdict
     from envprobe.checks.finding import Severity
     from envprobe.checks.registry import run_checks
     from envprobe.checks.unit.registry import CHECKS
     from envprobe.report.unit_model import Report
 
-    result = run_checks(CHECKS, context, {})
+    result = run_checks(CHECKS, context, ignore or {})
     severity = Severity(options.fail_on)
     made = verdict.of_findings(result, accepted, severity)
     return Report(context, result, made, accepted, severity, options.exit_zero)
 
 
 def render(report: Report, kind: str, presentation: Presentation) -> str:
-    """Return the report in one of the formats of `cli_workers.FORMATS`."""
+    """Return the report in one of `cli_workers.REPORT_FORMATS`."""
     if kind == "json":
         from envprobe.report import unit_document
 
         return unit_document.render(report, unmask=presentation.unmask)
+    if kind != "text":
+        from envprobe.report import formats, unit_outlet
+
+        return formats.render(kind, unit_outlet.build(report, presentation))
     from envprobe.report import unit
 
     return unit.render(report, presentation)
@@ -139,16 +149,3 @@ def _looks(one: Definition, options: Options) -> tuple[EntryLook, ...]:
         if looked is not None:
             found.append(looked)
     return tuple(dict.fromkeys(found))
-
-
-def _accepted(options: Options) -> tuple[str, ...]:
-    from envprobe.checks.registry import accepted
-    from envprobe.checks.unit.registry import CHECKS
-
-    return accepted(options.allow_unknown, CHECKS, "unit")
-
-
-def _presentation(options: Options, *, to_file: bool = False) -> Presentation:
-    return cli_output.presentation(
-        unmask=options.unmask, show_all=options.show_all, to_file=to_file
-    )

@@ -1,7 +1,9 @@
 """Containers: what docker, podman and compose hand over, which is only what they are told.
 
 The rest of a line of an `--env-file` is the value, quotes included; a name alone takes the caller's
-value (docs.docker.com/reference/cli/docker/container/run, "--env-file").
+value (docker/cli 29.7.2: pkg/kvfile/kvfile.go, opts/env.go). Files count before `-e`. A name of
+`-e` that the caller has not set takes the image's own out (moby: container/env.go). podman: `-e A*`
+takes all that begin with A, `--env-host` all there is (podman-run(1)).
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from envprobe.launch.types import Kind, Place, Remark, Setting, Source
 from envprobe.values import Value
 
 RUNTIMES: Final = ("docker", "podman", "nerdctl")
+_IMAGE: Final = Place("the image")
 Look = Callable[[str], "Value | None"] | None
 
 
@@ -31,12 +34,7 @@ def peel(state: State, words: Sequence[str], image: Iterable[str] | None) -> Con
         raise OpaqueError(f"only `{words[0].rpartition('/')[2]} run` starts a container from here")
     inner = options.of("docker run", command[1:])
     passed = [_of_image(one) for one in image or ()]
-    for option, value in inner.options:
-        if option == "--env-file":
-            passed += _file(state, value)
-    for option, value in inner.options:
-        if option in ("-e", "--env"):
-            passed += _named(state, value)
+    _take(state, inner, passed, podman=words[0].rpartition("/")[2] == "podman")
     if not inner.rest:
         raise OpaqueError("no image is named")
     entry = inner.values("--entrypoint")
@@ -45,9 +43,25 @@ def peel(state: State, words: Sequence[str], image: Iterable[str] | None) -> Con
     return Container(runtime, inner.rest[0], state.place, tuple(passed), image is not None, rest)
 
 
+def _take(state: State, taken: options.Taken, passed: list[Setting], *, podman: bool) -> None:
+    """Add to `passed` what options pass, and take out what they take out of the image's own."""
+    if podman and taken.has("--env-host"):
+        passed += [one for name in state.builder.names for one in _named(state, name)]
+    for path in taken.values("--env-file"):
+        passed += _file(state, path)
+    for value in taken.values("-e", "--env"):
+        if podman and value.endswith("*") and "=" not in value:
+            names = [one for one in state.builder.names if one.startswith(value[:-1])]
+            passed += [one for name in names for one in _named(state, name)]
+        elif found := _named(state, value):
+            passed += found
+        else:
+            passed[:] = [one for one in passed if (one.name, one.place) != (value, _IMAGE)]
+
+
 def _of_image(text: str) -> Setting:
     name, _, value = text.partition("=")
-    return setting(name, value, Source.CONTAINER, Place("the image"))
+    return setting(name, value, Source.CONTAINER, _IMAGE)
 
 
 def _named(state: State, text: str) -> list[Setting]:
@@ -59,7 +73,8 @@ def _named(state: State, text: str) -> list[Setting]:
     if found is not None:
         return [Setting(name, found, Source.CONTAINER, state.place)]
     if state.look(name) == "":
-        about = f"-e {name} passes nothing: {name} is not set where the container is started"
+        about = f"-e {name} passes nothing: {name} is not set where the container is started, and"
+        about += " what the image sets under this name is taken out"
         state.remarks.append(Remark(Kind.PASSED_UNSET, state.place, about, name))
         return []
     reason = "the value is that of the program that starts the container, which is not known"
@@ -84,7 +99,7 @@ def env_file(path: str, raw: bytes, look: Look = None) -> tuple[list[Setting], l
     remarks: list[Remark] = []
     text = raw.decode("utf-8", "surrogateescape").removeprefix("\ufeff")
     for number, raw_line in enumerate(text.split("\n"), 1):
-        line = raw_line.lstrip(" \t").rstrip("\r")
+        line = raw_line.removesuffix("\r").lstrip()
         place = Place(path, number)
         if not line or line.startswith("#"):
             continue
@@ -129,7 +144,8 @@ def compose(
 ) -> tuple[str, list[Setting], tuple[str, ...]]:
     """Return a service's name, settings and command from `docker compose config --format json`.
 
-    Its output holds the result of `env_file` and of all interpolation. Raises ValueError.
+    Its output holds the result of `env_file` and of all interpolation, with each `$` doubled
+    (docker/compose: cmd/compose/config.go). Raises ValueError.
     """
     services = document.get("services")
     if not isinstance(services, dict) or not services:
@@ -148,11 +164,15 @@ def compose(
     settings = [
         Setting(name, None, Source.CONTAINER, place, "the value is that of the shell")
         if value is None
-        else setting(str(name), _scalar(value), Source.CONTAINER, place)
+        else setting(str(name), _single(_scalar(value)), Source.CONTAINER, place)
         for name, value in given.items()
     ]
     words = [*_list(found.get("entrypoint")), *_list(found.get("command"))]
-    return service, settings, tuple(words)
+    return service, settings, tuple(map(_single, words))
+
+
+def _single(text: str) -> str:
+    return text.replace("$$", "$")
 
 
 def image_environment(document: Any) -> list[str]:

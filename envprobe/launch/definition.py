@@ -6,6 +6,7 @@ import dataclasses
 import enum
 import os
 import posixpath
+import pwd
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
@@ -14,13 +15,15 @@ from envprobe import inputfile
 from envprobe.errors import UndeterminedError, UsageError
 from envprobe.launch import dropins, environment, execline, live, unit, unitfile
 from envprobe.launch.declared import Builder, Declared, setting
+from envprobe.launch.identity import Identity
 from envprobe.launch.live import Live
 from envprobe.launch.manager import Manager, local_version
 from envprobe.launch.peel import peel
+from envprobe.launch.sandbox import Property
 from envprobe.launch.specifiers import Scope
 from envprobe.launch.steps import Launch
 from envprobe.launch.types import Kind, Place, Remark, Source
-from envprobe.launch.unit import Unit
+from envprobe.launch.unit import Text, Unit
 from envprobe.redact import DEFAULT_WANTED, is_wanted
 
 _REMEDY: Final = "Name a unit, a unit file with its drop-ins (*.conf), or `-- COMMAND`."
@@ -43,6 +46,8 @@ class Definition:
 
     `declared` is handed to the first program of each launch. `live` is what the manager says, for a
     unit that was asked by name. `modified` says when its files were changed, in Unix seconds.
+    `sandbox` is what changes which files are seen by what is started (`sandbox.concerning`), except
+    by a launch that is not `confined`.
     """
 
     subject: str
@@ -55,6 +60,12 @@ class Definition:
     user_manager: bool = False
     env_files: tuple[str, ...] = ()
     modified: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    sandbox: tuple[Property, ...] = ()
+
+    @property
+    def of_system(self) -> bool:
+        """Whether the manager of the system starts it, as root where no user is named."""
+        return self.origin in (Origin.UNIT, Origin.UNIT_FILE) and not self.user_manager
 
     @property
     def final(self) -> tuple[Declared, ...]:
@@ -195,6 +206,7 @@ def _of_files(
         modified={
             one: at for one in (*paths, *env_files) if (at := live.modified(one)) is not None
         },
+        sandbox=made.sandbox,
     )
 
 
@@ -219,7 +231,7 @@ def _launches(
         for one in declared.entries
         if one.removed is None
     }
-    cwd, user = _where(made, scope)
+    cwd = _folder(made, scope)
     search = made.text("ExecSearchPath") or execline.SEARCHED
     for line in made.execs:
         replaced = execline.replaced(line, known, complete=not declared.open)
@@ -230,14 +242,20 @@ def _launches(
             # The program is the first word; what it is told is its name does not matter here.
             argv[0] = line.program
         launch = peel(
-            declared, argv, line.place, cwd=cwd, user=user, search=search, image=context.image
+            declared,
+            argv,
+            line.place,
+            cwd=cwd,
+            identity=_identity(made, line.prefixes),
+            search=search,
+            image=context.image,
         )
         unknown = line.unknown or ", ".join(f"${{{name}}}" for name in replaced.unknown)
         if unknown and not launch.opaque:
             launch = dataclasses.replace(
                 launch, opaque=f"a word cannot be told: {unknown}", opaque_at=line.place
             )
-        launches.append(launch)
+        launches.append(dataclasses.replace(launch, confined="+" not in line.prefixes))
     return tuple(launches), remarks
 
 
@@ -257,15 +275,37 @@ def _by_path(
         yield Remark(Kind.EXEC_NOT_ON_PATH, line.place, about, "PATH")
 
 
-def _where(made: Unit, scope: Scope) -> tuple[str, str]:
-    """Return the working directory and the user: "" where they are not known."""
-    folder = made.text("WorkingDirectory").removeprefix("-")
+def _folder(made: Unit, scope: Scope) -> str:
+    """Return the working directory, "" where it is not known."""
     given = made.texts.get("WorkingDirectory")
     if given is None or not (given.value or given.unknown):
-        folder = scope.variables.get("HOME", "") if scope.user_manager else "/"
-    if folder == "~":
-        folder = ""
-    return folder, made.text("User")
+        return scope.variables.get("HOME", "") if scope.user_manager else "/"
+    folder = given.value.removeprefix("-")
+    if folder != given.value and not scope.user_manager and not os.path.isdir(folder):
+        return "/"
+    if folder != "~":
+        return folder
+    if scope.user_manager:
+        return scope.variables.get("HOME", "")
+    try:
+        return pwd.getpwnam(made.text("User") or "root").pw_dir
+    except KeyError:
+        return ""
+
+
+def _identity(made: Unit, prefixes: str) -> Identity:
+    """Return as whom a command is started: `+` and `!` leave User= and its kin out of account."""
+    if set(prefixes) & set("+!"):
+        return Identity()
+    user, group = made.texts.get("User", Text()), made.texts.get("Group", Text())
+    return Identity(
+        user=user.value,
+        group=group.value,
+        groups=made.groups,
+        place=user.place if user.value or user.unknown else group.place,
+        dynamic=any(one.key == "DynamicUser" for one in made.sandbox),
+        unknown=user.unknown or group.unknown,
+    )
 
 
 # --- a command -----------------------------------------------------------------------------------

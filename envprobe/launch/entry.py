@@ -20,7 +20,7 @@ from envprobe.errors import UndeterminedError
 from envprobe.launch.steps import Launch, Mode, Python
 from envprobe.payload import entry_syntax
 from envprobe.runner import supervised
-from envprobe.runner.rights import Rights, of_user
+from envprobe.runner.rights import Rights
 from envprobe.runner.started import Bounds
 
 _BOUNDS: Final = Bounds(seconds=20.0, output_bytes=1 << 20, processes=16)
@@ -84,8 +84,7 @@ def look(launch: Launch, *, own: bool = False) -> EntryLook | None:
     if own or not os.access(python.interpreter, os.X_OK):
         return _by_ourselves(python, target)
     try:
-        rights = of_user(launch.user)
-        answer = _asked(launch, python, target, rights)
+        answer = _asked(launch, python, target, launch.identity.rights())
     except UndeterminedError as error:
         return EntryLook(target, reason=error.message)
     return _look(answer, target)

@@ -18,7 +18,7 @@ from envprobe.model import Confidence
 from envprobe.values import Value
 
 _MAGIC: Final = "*?["
-_FROM_FILE_ONLY: Final = "what the manager itself hands over is not known from files"
+FROM_FILE_ONLY: Final = "what the manager itself hands over is not known from files"
 _PAM: Final = "PAM modules may add and change variables"
 
 Read = Callable[[str], bytes]
@@ -57,7 +57,7 @@ def declare(
         builder.set(setting("PATH", search.value, Source.SYSTEMD, search.place))
     for one in unit.settings:
         builder.set(one)
-    reasons = [_FROM_FILE_ONLY] if manager is None else []
+    reasons = [FROM_FILE_ONLY] if manager is None else []
     for file in unit.env_files:
         reasons += _take_file(file, builder, remarks, version, read)
     if unit.text("PAMName"):

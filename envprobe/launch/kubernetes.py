@@ -1,7 +1,7 @@
 """A Kubernetes container's environment, from its definition and the objects that it refers to.
 
-Source: kubelet 1.31, pkg/kubelet/kubelet_pods.go makeEnvironmentVariables and envvars/envvars.go;
-$(NAME): third_party/forked/golang/expansion.
+Source: Kubernetes 1.34, pkg/kubelet/kubelet_pods.go makeEnvironmentVariables and
+getServiceEnvVarMap, pkg/kubelet/envvars/envvars.go; $(NAME): third_party/forked/golang/expansion.
 """
 
 from __future__ import annotations
@@ -22,6 +22,17 @@ _REFERENCE: Final = re.compile(r"\$\$|\$\(([^)]*)\)")
 _NAME: Final = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
 _TEMPLATES: Final = (("spec",), ("spec", "template", "spec"))
 _CRON: Final = ("spec", "jobTemplate", "spec", "template", "spec")
+_KEY: Final = re.compile(r"[-._a-zA-Z0-9]+")
+"""What a key of a ConfigMap or Secret may be: the API server takes no other."""
+
+_OF_CLUSTER: Final = re.compile(
+    r"KUBERNETES_(?:SERVICE_(?:HOST|PORT(?:_HTTPS)?)|PORT(?:_443_TCP.*)?)"
+)
+"""What each container gets for the cluster's own service, with enableServiceLinks or without."""
+
+_RELAXED: Final = "before Kubernetes 1.32 the kubelet leaves out a name like this"
+"""The feature gate RelaxedEnvironmentVariableValidation (pkg/features/kube_features.go)."""
+
 _LINKS: Final = (
     "service links may set NAME_PORT and its kin for each service of the namespace"
     " (enableServiceLinks)"
@@ -56,6 +67,11 @@ class Document:
     def name(self) -> str:
         """The object's name."""
         return str((self.object.get("metadata") or {}).get("name", ""))
+
+    @property
+    def namespace(self) -> str:
+        """The namespace that it names, "" for none."""
+        return str((self.object.get("metadata") or {}).get("namespace") or "")
 
 
 def flattened(documents: Iterable[Document]) -> Iterator[Document]:
@@ -138,12 +154,16 @@ class _Container:
         """Set what service links set; they count least."""
         if self.spec.get("enableServiceLinks") is False:
             return
-        services = [one for one in self.every if one.kind == "Service"]
+        services = [one for one in self.every if one.kind == "Service" and self.is_near(one)]
         if not services:
             self.open.append(_LINKS)
         for one in services:
             for name, value in service_variables(one.object).items():
-                self.builder.set(setting(name, value, Source.CONTAINER, one.place))
+                if value is None:
+                    reason = "the service gets its address when it is made"
+                    self.builder.set(Setting(name, None, Source.CONTAINER, one.place, reason))
+                else:
+                    self.builder.set(setting(name, value, Source.CONTAINER, one.place))
                 if name == f"{_prefix(one.name)}_PORT" and is_wanted(name, DEFAULT_WANTED):
                     about = f"the service {one.name} sets it by a service link"
                     self.remark(Kind.SERVICE_LINK, about, name, value)
@@ -157,14 +177,18 @@ class _Container:
             if source is None:
                 continue
             for name, value in _data(source.object).items():
-                if _NAME.fullmatch(prefix + name):
-                    self.builder.set(Setting(prefix + name, value, Source.CONTAINER, source.place))
+                if not _KEY.fullmatch(name):
+                    continue
+                known = value if _NAME.fullmatch(prefix + name) else None
+                reason = "" if known is value else _RELAXED
+                made = Setting(prefix + name, known, Source.CONTAINER, source.place, reason)
+                self.builder.set(made)
 
     def source(self, kind: str, reference: Mapping[str, Any]) -> Document | None:
         """Return a ConfigMap or Secret among the documents; else anything may be set."""
         name = str(reference.get("name", ""))
         for one in self.every:
-            if one.kind == kind and one.name == name:
+            if one.kind == kind and one.name == name and self.is_near(one):
                 return one
         self.open.append(f"the {kind} {name} was not given")
         self.builder.doubt(f"the {kind} {name} was not given")
@@ -172,6 +196,10 @@ class _Container:
         about = f"the {kind} {name} is not among the files{optional}"
         self.remark(Kind.FILE_UNREADABLE, about)
         return None
+
+    def is_near(self, one: Document) -> bool:
+        """Return whether an object may be in the namespace of the workload."""
+        return not one.namespace or one.namespace == (self.document.namespace or one.namespace)
 
     def env(self, one: Mapping[str, Any]) -> None:
         name = str(one.get("name", ""))
@@ -192,10 +220,13 @@ class _Container:
             if key in given:
                 wanted = str(given[key].get("name", ""))
                 reason = f"the {kind} {wanted} was not given"
-                found = [one for one in self.every if (one.kind, one.name) == (kind, wanted)]
+                named = [one for one in self.every if (one.kind, one.name) == (kind, wanted)]
+                found = [one for one in named if self.is_near(one)]
                 if found:
                     value = _data(found[0].object).get(str(given[key].get("key", "")))
                     reason = "" if value is not None else f"the {kind} {wanted} has no such key"
+                if found and value is None and given[key].get("optional"):
+                    return
         if "fieldRef" in given and given["fieldRef"].get("fieldPath") == "metadata.name":
             reason = "it is the pod's name"
         self.builder.set(Setting(name, value, Source.CONTAINER, self.place, reason))
@@ -211,7 +242,8 @@ class _Container:
             value = self.builder.value(match[1])
             if value is not None:
                 return value.reveal().decode("utf-8", "surrogateescape")
-            if self.builder.has(match[1]) or len(self.open) > 1:
+            unknown_here = len(self.open) > 1 or _OF_CLUSTER.fullmatch(match[1])
+            if self.builder.has(match[1]) or unknown_here:
                 unknown = match[1]
                 return match[0]
             about = f"$({match[1]}) stands for nothing here: no variable of that name comes before"
@@ -240,21 +272,28 @@ def _prefix(name: str) -> str:
     return name.upper().replace("-", "_")
 
 
-def service_variables(service: Mapping[str, Any]) -> dict[str, str]:
-    """Return the variables that a service link sets (docs: Service, "Environment variables")."""
+def service_variables(service: Mapping[str, Any]) -> dict[str, str | None]:
+    """Return the variables that a service link sets; None: with an address that is not known yet.
+
+    A service of which only the manifest is there has no address.
+    """
     spec = service.get("spec") or {}
     name = _prefix(str((service.get("metadata") or {}).get("name", "")))
     host = str(spec.get("clusterIP") or "")
     ports = [one for one in spec.get("ports") or () if isinstance(one, Mapping)]
     if not ports or host == "None" or spec.get("type") == "ExternalName":
         return {}
-    found = {f"{name}_SERVICE_HOST": host, f"{name}_SERVICE_PORT": str(ports[0].get("port"))}
+    address = host or None
+    found: dict[str, str | None] = {
+        f"{name}_SERVICE_HOST": address,
+        f"{name}_SERVICE_PORT": str(ports[0].get("port")),
+    }
     for one in ports:
         if one.get("name"):
             found[f"{name}_SERVICE_PORT_{_prefix(str(one['name']))}"] = str(one.get("port"))
     for number, one in enumerate(ports):
         protocol, port = str(one.get("protocol") or "TCP"), one.get("port")
-        url = f"{protocol.lower()}://{host}:{port}"
+        url = f"{protocol.lower()}://{host}:{port}" if host else None
         if number == 0:
             found[f"{name}_PORT"] = url
         prefix = f"{name}_PORT_{port}_{protocol.upper()}"
@@ -262,6 +301,6 @@ def service_variables(service: Mapping[str, Any]) -> dict[str, str]:
             prefix: url,
             f"{prefix}_PROTO": protocol.lower(),
             f"{prefix}_PORT": str(port),
-            f"{prefix}_ADDR": host,
+            f"{prefix}_ADDR": address,
         }
     return found

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
+import time
 from collections.abc import Iterable
 from typing import Final
 
@@ -24,6 +26,8 @@ _PROPERTIES: Final = (
     "ExecMainStatus",
     "FragmentPath",
     "Id",
+    "InactiveEnterTimestampMonotonic",
+    "Job",
     "LoadError",
     "LoadState",
     "MainPID",
@@ -31,8 +35,25 @@ _PROPERTIES: Final = (
     "Names",
     "NeedDaemonReload",
     "Result",
+    "StartLimitBurst",
+    "StartLimitIntervalUSec",
+    "StateChangeTimestampMonotonic",
     "SubState",
 )
+
+_START_LIMIT: Final = "start-limit-hit"
+_SPAN: Final = re.compile(r"([\d.]+)([a-z]+)")
+_SPANS: Final = {
+    "us": 1e-6,
+    "ms": 1e-3,
+    "s": 1.0,
+    "min": 60.0,
+    "h": 3600.0,
+    "d": 86400.0,
+    "w": 7 * 86400.0,
+    "month": 30.44 * 86400,
+    "y": 365.25 * 86400,
+}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -41,7 +62,9 @@ class Live:
 
     `loaded` is Environment= as it is loaded, specifiers replaced, files not among it. `handed` is
     what the main process was started with, None if there is none. `code` is the signal name or exit
-    status with which the last main process ended, "" if none has.
+    status with which the last main process ended, "" if none has. `job` is true while a start, stop
+    or restart of it waits or runs; `state_changed` is when its state last changed. `refused_until`
+    is up to when systemd may refuse another start because there were too many, None if it does not.
     """
 
     name: str
@@ -61,6 +84,9 @@ class Live:
     code: str = ""
     started: float | None = None
     handed: Environment | None = None
+    job: bool = False
+    state_changed: float | None = None
+    refused_until: float | None = None
 
     @property
     def failed(self) -> bool:
@@ -115,7 +141,45 @@ def ask(manager: Manager, name: str) -> Live:
         code=_ended(one("ExecMainCode"), one("ExecMainStatus")),
         started=started,
         handed=handed,
+        job=bool(one("Job")),
+        state_changed=_moment(one("StateChangeTimestampMonotonic")),
+        refused_until=_refused_until(
+            one("Result"),
+            _number(one("NRestarts")),
+            _number(one("StartLimitBurst")),
+            _moment(one("InactiveEnterTimestampMonotonic")),
+            _seconds(one("StartLimitIntervalUSec")),
+        )
+        if one("ActiveState") == "failed"
+        else None,
     )
+
+
+def _refused_until(
+    result: str, restarts: int, burst: int, ended: float | None, interval: float
+) -> float | None:
+    """Return up to when a failed unit may be refused another start; None if it is not.
+
+    `Result` keeps the failure before the one start too many (measured with systemd 252): that
+    systemd has given up restarting is seen from the number of restarts.
+    """
+    if result != _START_LIMIT and not 0 < burst <= restarts:
+        return None
+    until = None if ended is None else ended + interval
+    return until if until is not None and until > time.time() else None
+
+
+def _seconds(text: str) -> float:
+    """Return a time span of systemd.time(7), as systemctl prints it, in seconds."""
+    if text == "infinity":
+        return float("inf")
+    return sum(float(number) * _SPANS.get(unit, 0.0) for number, unit in _SPAN.findall(text))
+
+
+def _moment(text: str) -> float | None:
+    """Return a time in Unix seconds, given in microseconds of CLOCK_MONOTONIC; 0 is none."""
+    since = _number(text) / 1e6
+    return time.time() - time.monotonic() + since if since else None
 
 
 def _number(text: str) -> int:
@@ -145,6 +209,17 @@ def _process(pid: int) -> tuple[float | None, Environment | None]:
             return started, read_exec(handle, at=started)
     except (ProcessGone, AccessRefused):
         return None, None
+
+
+def touched(path: str) -> float | None:
+    """Return when a file was last written or replaced in Unix seconds, None if that is not known.
+
+    That is st_ctime, which also moves with its owner or mode, and which no copy can set back.
+    """
+    try:
+        return os.stat(path).st_ctime
+    except OSError:
+        return None
 
 
 def modified(path: str) -> float | None:

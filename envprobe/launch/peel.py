@@ -9,11 +9,12 @@ from typing import Final
 
 from envprobe import inputfile
 from envprobe.errors import UsageError
-from envprobe.launch import containers, options, shell, wrappers
+from envprobe.launch import containers, jobs, options, shell, wrappers
 from envprobe.launch.declared import Builder, Declared
+from envprobe.launch.identity import NO_ONE, Identity
 from envprobe.launch.options import OpaqueError
 from envprobe.launch.scripts import ShellRun
-from envprobe.launch.steps import Launch, State, is_python, python_of
+from envprobe.launch.steps import Launch, Mode, State, is_python, python_of
 from envprobe.launch.types import NOWHERE, Place, Setting, Source
 
 _SHELLS: Final = ("sh", "bash", "dash", "ash", "busybox")
@@ -28,7 +29,7 @@ def peel(
     place: Place,
     *,
     cwd: str = "",
-    user: str = "",
+    identity: Identity = NO_ONE,
     search: str = "",
     image: Iterable[str] | None = None,
 ) -> Launch:
@@ -38,7 +39,7 @@ def peel(
     the image, for a container; None: not known.
     """
     builder = Builder.of(declared.entries)
-    state = State(builder, place, open=declared.open, cwd=cwd, user=user)
+    state = State(builder, place, open=declared.open, cwd=cwd, identity=identity)
     opaque, opaque_at = "", NOWHERE
     try:
         _Peeler(state, None if image is None else tuple(image)).follow(list(argv), search)
@@ -54,7 +55,7 @@ def peel(
         declared=made,
         python=state.python,
         cwd=state.cwd,
-        user=state.user,
+        identity=state.identity,
         opaque=opaque,
         opaque_at=opaque_at,
         container=state.container,
@@ -86,12 +87,16 @@ class _Peeler:
             self.state.hop(f"{program} run", told, child=True)
             return None
         if is_python(argv[0]):
-            self.state.python = python_of((self.found(argv[0], search), *argv[1:]))
+            python = python_of((self.found(argv[0], search), *argv[1:]))
+            if python.mode is Mode.MODULE and python.target == jobs.AS_MODULE:
+                words = ("torchrun", *python.arguments)
+                return list(jobs.torchrun(self.state, words, python.interpreter))
+            self.state.python = python
             return None
         if program in _SHELLS:
             return self.shell(argv, program)
         if program == "torchrun":
-            return list(wrappers.torchrun(self.state, argv, self.behind(argv, search)))
+            return list(jobs.torchrun(self.state, argv, self.behind(argv, search)))
         if program in wrappers.BY_NAME:
             return list(wrappers.BY_NAME[program](self.state, argv))
         if wrappers.is_plain(program):

@@ -193,7 +193,7 @@ class ShellRun:
     ) -> None:
         if len(known) != 2 or known[1] is None or known[1].startswith("-"):
             raise self._opaque("where `cd` leads is not known")
-        self.state.cwd = self.state.path(known[1])
+        self.state.enter(known[1])
 
     def _do_exec(
         self,

@@ -8,8 +8,9 @@ import posixpath
 import re
 from typing import Final
 
-from envprobe.launch.declared import Builder, Declared
-from envprobe.launch.types import NOWHERE, Place, Remark, Setting
+from envprobe.launch.declared import Builder, Declared, setting
+from envprobe.launch.identity import NO_ONE, Identity
+from envprobe.launch.types import NOWHERE, Place, Remark, Setting, Source
 
 _PYTHON: Final = re.compile(r"python(?:3(?:\.\d+)?t?)?|pypy3?(?:\.\d+)?")
 _WITH_VALUE: Final = ("-X", "-W", "--check-hash-based-pycs")
@@ -82,8 +83,8 @@ class Launch:
     """One command of a definition, followed to the interpreter that it ends in.
 
     `declared` is what that interpreter is handed; `python` is None where none was found. `opaque`
-    says what could not be taken apart, at `opaque_at`. `cwd` and `user` are None if not known, ""
-    if not given.
+    says what could not be taken apart, at `opaque_at`. `cwd` is "" if it is not known. With
+    `confined` false the sandbox of the definition does not count for it.
     """
 
     argv: tuple[str, ...]
@@ -92,22 +93,30 @@ class Launch:
     declared: Declared
     python: Python | None
     cwd: str
-    user: str
+    identity: Identity = NO_ONE
     opaque: str = ""
     opaque_at: Place = NOWHERE
     container: Container | None = None
     remarks: tuple[Remark, ...] = ()
+    confined: bool = True
+
+    @property
+    def user(self) -> str:
+        """The user that it is started as, "" where none is named."""
+        return self.identity.user
 
 
 class State:
     """What is known while a command line is taken apart, one program after the other."""
 
-    def __init__(self, builder: Builder, place: Place, *, open: str, cwd: str, user: str) -> None:
+    def __init__(
+        self, builder: Builder, place: Place, *, open: str, cwd: str, identity: Identity
+    ) -> None:
         self.builder = builder
         self.place = place
         self.open = open
         self.cwd = cwd
-        self.user = user
+        self.identity = identity
         self.hops: list[Hop] = []
         self.remarks: list[Remark] = []
         self.container: Container | None = None
@@ -117,10 +126,30 @@ class State:
         """Add a hop at the current place."""
         self.hops.append(Hop(program, self.place, told, child))
 
+    def put(self, name: str, value: str | None, reason: str) -> None:
+        """Set a variable on the way; None: to a value that cannot be told, for `reason`."""
+        if value is None:
+            self.builder.set(Setting(name, None, Source.COMMAND, self.place, reason))
+        else:
+            self.builder.set(setting(name, value, Source.COMMAND, self.place))
+
     def unsure(self, reason: str) -> None:
         """Say that any variable may have been set or changed here."""
-        self.open = "; ".join(filter(None, (self.open, reason)))
+        self.more(reason)
         self.builder.doubt(reason)
+
+    def more(self, reason: str) -> None:
+        """Say that further variables may have been set here."""
+        self.open = "; ".join(filter(None, (self.open, reason)))
+
+    def become(self, user: str) -> None:
+        """Go on as another user."""
+        self.identity = Identity(user, place=self.place)
+
+    def enter(self, folder: str) -> None:
+        """Change the working directory; below one that is not known, it stays so."""
+        if self.cwd or folder.startswith("/"):
+            self.cwd = self.path(folder)
 
     def path(self, path: str) -> str:
         """Return a path as seen from the working directory."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 
-from envprobe.launch import envlines, specifiers
+from envprobe.launch import envlines, sandbox, specifiers
 from envprobe.launch.execline import ExecLine, parse_exec
 from envprobe.launch.specifiers import Scope
 from envprobe.launch.types import NOWHERE, Kind, Place, Remark, Setting
@@ -58,6 +58,8 @@ class Unit:
     execs: tuple[ExecLine, ...]
     texts: dict[str, Text]
     remarks: tuple[Remark, ...]
+    sandbox: tuple[sandbox.Property, ...] = ()
+    groups: tuple[str, ...] = ()
 
     def text(self, key: str) -> str:
         """Return a setting of one line, "" if it is not given or cannot be told."""
@@ -96,6 +98,8 @@ class _Reader:
         self.removals: list[Removal] = []
         self.execs: list[ExecLine] = []
         self.texts: dict[str, Text] = {}
+        self.confined: list[Assignment] = []
+        self.groups: list[str] = []
         self.remarks: list[Remark] = []
 
     def take(self, one: Assignment) -> None:
@@ -111,6 +115,10 @@ class _Reader:
             self.exec(one)
         elif one.key in _ONE_LINE:
             self.texts[one.key] = self.text(one)
+        elif one.key == "SupplementaryGroups":
+            self.groups = [*self.groups, *one.value.split()] if one.value else []
+        if one.key in sandbox.KEYS:
+            self.confined.append(one)
 
     def reset(self, one: Assignment, listed: list[Setting] | list[FileSource]) -> bool:
         """Empty a list where the assignment is empty; say so where something was in it."""
@@ -205,4 +213,6 @@ class _Reader:
             execs=tuple(self.execs),
             texts=self.texts,
             remarks=tuple(self.remarks),
+            sandbox=sandbox.of(self.confined, self.scope),
+            groups=tuple(self.groups),
         )

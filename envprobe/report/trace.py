@@ -67,7 +67,7 @@ class _Text:
     def answer(self, answer: Answer) -> Iterator[str]:
         startup = answer.startup
         yield self.prose.style(title(answer), "title")
-        yield from self.interpreter(startup)
+        yield from self.interpreter(answer)
         yield "  hooks, in the order in which they run:"
         for hook in startup.hooks:
             yield from self.hook(hook)
@@ -78,15 +78,18 @@ class _Text:
         yield from self.children(startup)
         yield from self.cost(startup)
 
-    def interpreter(self, startup: Startup) -> Iterator[str]:
-        launch, walk = startup.launch, startup.walk
+    def interpreter(self, answer: Answer) -> Iterator[str]:
+        launch, walk = answer.startup.launch, answer.startup.walk
         version = ".".join(map(str, walk.version)) if walk is not None else "?"
         flags = f" {' '.join(launch.flags)}" if launch.flags else ""
-        text = f"{launch.python}{flags}, Python {version}, in {launch.cwd}"
+        rights = f", as {launch.rights}" if answer.start is not None and launch.rights else ""
+        text = f"{launch.python}{flags}, Python {version}, in {launch.cwd}{rights}"
         yield from self.said(f"{text} ({self.report.context.traced.chosen})")
         given = launch.python_path
         if given is not None:
-            yield from self.said(f"PYTHONPATH={given}")
+            yield from self.said(f"PYTHONPATH={given}{_origin(answer)}")
+        for hop in answer.start.declared.hops if answer.start is not None else ():
+            yield from self.said(f"through {hop.program} at {hop.place}, which {hop.told}")
 
     def hook(self, hook: Hook) -> Iterator[str]:
         name = f"{hook.path}:{hook.line}" if hook.line else hook.name
@@ -157,6 +160,13 @@ class _Text:
         if target is not None:
             text += f"; interpreters of this tree with the same PYTHONPATH: {target.interpreters}"
         yield from self.said(text)
+
+
+def _origin(answer: Answer) -> str:
+    """Return where a definition sets PYTHONPATH."""
+    if answer.start is None:
+        return ""
+    return f" ({answer.start.declared.declared.reading('PYTHONPATH').source})"
 
 
 def _cut(text: str) -> str:

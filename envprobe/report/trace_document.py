@@ -10,9 +10,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from envprobe import redact
+from envprobe.launch.definition import Definition
+from envprobe.launch.types import Place
 from envprobe.report import findings, pretty
 from envprobe.report.trace_model import Report, title
 from envprobe.startup import lines
+from envprobe.startup.declared import Start
 from envprobe.startup.result import Change, Child, Effects, Hook, Startup
 from envprobe.startup.target import Target
 from envprobe.startup.traced import Answer
@@ -33,6 +36,7 @@ def render(report: Report, *, unmask: bool = False) -> str:
         "expected": _plain(dataclasses.asdict(expected)),
         "chosen": redact.show_text(traced.chosen),
         "process": _target(traced.target) if traced.target is not None else None,
+        "definition": _definition(traced.definition) if traced.definition is not None else None,
         "starts": [_answer(one, unmask) for one in traced.answers],
         **findings.documents(report.result, report.allow_unknown, unmask=unmask),
     }
@@ -59,6 +63,7 @@ def _answer(answer: Answer, unmask: bool) -> dict[str, Any]:
         "effects": _effects(startup.effects, unmask),
         "patches": _patches(startup),
         "children": [_child(one) for one in startup.children],
+        "declared": _start(answer, answer.start) if answer.start is not None else None,
         "cost_ms": _plain(dataclasses.asdict(startup.cost)) if startup.cost is not None else None,
     }
 
@@ -72,6 +77,45 @@ def _target(target: Target) -> dict[str, Any]:
         "unread": redact.show_text(target.unread),
         "interpreters": target.interpreters,
     }
+
+
+def _definition(definition: Definition) -> dict[str, Any]:
+    return {
+        "subject": redact.show_text(definition.subject),
+        "origin": definition.origin.value,
+        "files": list(_plain(definition.files)),
+    }
+
+
+def _start(answer: Answer, start: Start) -> dict[str, Any]:
+    return {
+        "place": _place(start.declared.place),
+        "hops": [
+            {
+                "program": redact.show_text(hop.program),
+                "place": _place(hop.place),
+                "does": redact.show_text(hop.told),
+            }
+            for hop in start.declared.hops
+        ],
+        "gaps": list(_plain(start.gaps)),
+        "undecided": [
+            {"name": redact.show_name(name), "reason": redact.show_text(reason)}
+            for name, reason in answer.undecided.items()
+        ],
+        "sandbox": [
+            {
+                "property": redact.show_text(str(one)),
+                "place": _place(one.place),
+                "unseen": list(_plain(answer.unseen.get(one, ()))),
+            }
+            for one in start.sandbox
+        ],
+    }
+
+
+def _place(place: Place) -> dict[str, Any]:
+    return {"file": redact.show_text(place.file), "line": place.line}
 
 
 def _launch(launch: Launch, unmask: bool) -> dict[str, Any]:

@@ -36,6 +36,9 @@ class Report:
 
 def title(answer: Answer) -> str:
     """Return what an answer says, in words."""
+    if answer.start is not None:
+        inferred = " (inferred)" if answer.start.gaps else ""
+        return f"what the start at {answer.start.declared.place} runs{inferred}"
     return ", and ".join(_title(question) for question in answer.questions)
 
 
@@ -54,7 +57,9 @@ def headline(report: Report) -> str:
     if Asked.AGAIN in asked and traced.target is not None and traced.target.loaded is not None:
         held = traced.target.loaded.get("sitecustomize") or "no sitecustomize"
         found = [f"the process has loaded {held}", f"a start now: {found[-1]}"]
-    found += [f"in its next child {summary(one)}" for one in traced.answers[1:]]
+    for one in traced.answers[1:]:
+        at = f"at {one.start.declared.place}" if one.start is not None else "in its next child"
+        found.append(f"{at} {summary(one)}")
     return "; ".join(found)
 
 

@@ -23,14 +23,15 @@ _TONES: Final = {
 
 def build(report: Report, presentation: Presentation) -> Outlet:
     """Return everything that the report holds."""
-    first = report.context.traced.answers[0]
+    traced = report.context.traced
+    python = traced.answers[0].startup.launch.python
     found = subject(
-        redact.show_text(first.startup.launch.python),
+        redact.show_text(traced.definition.subject if traced.definition is not None else python),
         report.result,
         report.verdict,
         allow_unknown=report.allow_unknown,
         fail_on=report.fail_on,
-        grids=tuple(map(_grid, report.context.traced.answers)),
+        grids=tuple(map(_grid, traced.answers)),
         notes=(redact.show_text(headline(report)),),
         unmask=presentation.unmask,
     )

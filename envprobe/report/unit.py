@@ -69,6 +69,8 @@ class _Text(Prose):
             yield from self.entry(entry)
         if definition.declared.open:
             yield from self.plain(f"other names may be handed over: {definition.declared.open}")
+        for one in definition.sandbox:
+            yield from self.plain(f"changes which files are seen: {one} ({one.place})")
         for launch in definition.launches:
             yield from self.launch(launch)
 

@@ -52,6 +52,10 @@ class _Document:
             "live": _live(one.live) if one.live is not None else None,
             "open": redact.show_text(one.declared.open),
             "entries": [self.entry(entry) for entry in one.declared.entries],
+            "sandbox": [
+                {"property": redact.show_text(str(prop)), "place": _place(prop.place)}
+                for prop in one.sandbox
+            ],
             "remarks": [self.remark(remark) for remark in one.remarks],
             "launches": [self.launch(launch) for launch in one.launches],
         }

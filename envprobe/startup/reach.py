@@ -54,14 +54,14 @@ def observe(
     told = interpreter.answers(ended)
     if not told:
         return (), f"no children could be started: {interpreter.last_words(ended)}"
-    parent = _Told(told[0]["reply"], launch)
+    parent = Told(told[0]["reply"], launch)
     found = tuple(child for one in told[1:] for child in _children(parent, one, launch, baseline))
     missing = ", ".join(set(methods).difference(one["method"] for one in told))
     return found, f"no answer came about children by {missing}" if missing else ""
 
 
-class _Told:
-    """The facts of one process."""
+class Told:
+    """The facts of one process; `told` is a reply of payload/startup_reach.py."""
 
     def __init__(self, told: Mapping[str, Any], launch: Launch) -> None:
         patches = {name: effects.attribute(one) for name, one in told["patches"].items()}
@@ -71,7 +71,7 @@ class _Told:
 
 
 def _children(
-    parent: _Told, answer: Mapping[str, Any], launch: Launch, baseline: Mapping[str, Attribute]
+    parent: Told, answer: Mapping[str, Any], launch: Launch, baseline: Mapping[str, Attribute]
 ) -> Iterator[Child]:
     method = answer["method"]
     for module in MODULES:
@@ -80,17 +80,18 @@ def _children(
         if "error" in answer:
             yield Child(method, module, Reached.UNKNOWN, error=answer["error"])
         else:
-            yield _child(module, method, parent, _Told(answer["reply"], launch), launch, baseline)
+            yield child_of(module, method, parent, Told(answer["reply"], launch), launch, baseline)
 
 
-def _child(
+def child_of(
     module: str,
     method: str,
-    parent: _Told,
-    child: _Told,
+    parent: Told,
+    child: Told,
     launch: Launch,
     baseline: Mapping[str, Attribute],
 ) -> Child:
+    """Return what became of the hook `module` in a child that was started by `method`."""
     wanted = parent.facts.loaded.get(module)
     origin = child.facts.loaded.get(module)
     reached = _reached(method, wanted, origin)
@@ -121,7 +122,7 @@ def _reached(method: str, wanted: str | None, origin: str | None) -> Reached:
     return Reached.INHERITED if method == "fork" else Reached.RAN
 
 
-def _why_not(method: str, parent: _Told, child: _Told, launch: Launch) -> str:
+def _why_not(method: str, parent: Told, child: Told, launch: Launch) -> str:
     """Return why the parent's hook does not run in a child."""
     before = launch.environment.get("PYTHONPATH")
     now, there = parent.facts.python_path, child.facts.python_path
@@ -145,7 +146,7 @@ def _why_not(method: str, parent: _Told, child: _Told, launch: Launch) -> str:
     return ""
 
 
-def _by_flags(parent: _Told, child: _Told, python_path: str | None) -> str:
+def _by_flags(parent: Told, child: Told, python_path: str | None) -> str:
     """Return what -E and -I have to do with it, "" if nothing."""
     mine, its = (one.facts.flags["ignore_environment"] for one in (parent, child))
     if mine and not its:

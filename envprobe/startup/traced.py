@@ -11,8 +11,13 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from envprobe.errors import UndeterminedError, UsageError
+from envprobe.launch import sandbox
+from envprobe.launch.definition import Definition
+from envprobe.launch.sandbox import Property
+from envprobe.model import Confidence
 from envprobe.runner.started import Bounds
-from envprobe.startup import interpreter, target
+from envprobe.startup import declared, doubts, interpreter, target
+from envprobe.startup.declared import Start
 from envprobe.startup.examine import Questions, examine
 from envprobe.startup.result import Startup
 from envprobe.startup.types import Asked, EntryState, Launch, Question
@@ -20,6 +25,7 @@ from envprobe.startup.types import Asked, EntryState, Launch, Question
 _SHEBANG: Final = b"#!"
 _NAMES: Final = ("python3", "python")
 _GIVE: Final = "Give the interpreter with --python PATH, or a running process with --pid PID."
+_INSIDE: Final = "Run envprobe where the unit's own file system is seen."
 _WARNING: Final = (
     "this runs {python} and with it its start-up hooks, which may do anything, {rights}"
 )
@@ -29,12 +35,22 @@ _WARNING: Final = (
 class Answer:
     """What was found about one launch; it answers one question, or two with one environment.
 
-    `blind` are paths that the process may read and its trace may not.
+    `blind` are paths that the process may read and its trace may not. `start` is the declared start
+    that was traced; `undecided` and `unseen` say what its answer hangs on that could not be told
+    and not be reproduced (`doubts`).
     """
 
     questions: tuple[Question, ...]
     startup: Startup
     blind: tuple[str, ...] = ()
+    start: Start | None = None
+    undecided: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    unseen: Mapping[Property, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+
+    @property
+    def unsure(self) -> bool:
+        """Whether another answer would be possible: something that decides it is not known."""
+        return bool(self.blind or self.undecided or self.unseen)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -49,6 +65,7 @@ class Traced:
     chosen: str
     own: bool = False
     target: target.Target | None = None
+    definition: Definition | None = None
 
 
 def trace_python(
@@ -76,8 +93,11 @@ def trace_python(
 
 
 def _is_script(path: str) -> bool:
-    with open(path, "rb") as file:
-        return file.read(len(_SHEBANG)) == _SHEBANG
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(_SHEBANG)) == _SHEBANG
+    except OSError:
+        return False
 
 
 def _behind(launch: Launch, seconds: float) -> Launch:
@@ -100,6 +120,52 @@ def _behind(launch: Launch, seconds: float) -> Launch:
         python=told["python"],
         environment=told["environment"],
         flags=(*told["flags"], *launch.flags),
+    )
+
+
+def trace_definition(
+    definition: Definition, questions: Questions, tell: Callable[[str], None]
+) -> Traced:
+    """Examine the interpreters that a launch definition starts, each as it starts it.
+
+    Raises UndeterminedError, with the line, where that cannot be told (`declared.starts_of`), or
+    where the interpreter itself is seen otherwise by the unit.
+    """
+    starts = declared.starts_of(definition)
+    for one in starts:
+        by = sandbox.concerning(one.sandbox, one.launch.python)
+        if by is not None:
+            raise UndeterminedError(
+                f"{by.place}: what {one.launch.python} is to the unit is not known here ({by})",
+                _INSIDE,
+            )
+    return Traced(
+        tuple(_declared(one, questions, tell) for one in starts),
+        f"declared by {definition.subject}",
+        definition=definition,
+    )
+
+
+def _declared(start: Start, questions: Questions, tell: Callable[[str], None]) -> Answer:
+    launch = start.launch
+    _warn(tell, launch.python, launch)
+    try:
+        if _is_script(launch.python):
+            launch = _behind(launch, questions.seconds)
+        startup = examine(launch, questions)
+    except UndeterminedError as error:
+        told = f"{start.declared.place}: {error.message}"
+        raise UndeterminedError(told, error.remedy) from None
+    question = Question(Asked.DECLARED, launch)
+    if start.gaps:
+        reason = "; ".join(start.gaps)
+        question = Question(Asked.DECLARED, launch, Confidence.INFERRED, reason)
+    return Answer(
+        (question,),
+        startup,
+        start=start,
+        undecided=doubts.undecided(start, startup),
+        unseen=doubts.unseen(start, startup),
     )
 
 

@@ -54,13 +54,14 @@ class Launch:
 
 
 class Asked(str, enum.Enum):
-    """Which question a launch answers.
+    """Which question a launch answers: DECLARED is what a unit or a command line would start.
 
     AGAIN stands for RAN where the memory of the process holds other hooks than a start would load
     today: what the trace shows is then no answer to RAN.
     """
 
     GIVEN = "given"
+    DECLARED = "declared"
     RAN = "ran"
     NEXT = "next"
     AGAIN = "again"

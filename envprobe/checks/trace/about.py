@@ -44,6 +44,8 @@ class TraceContext:
 
 def who(answer: Answer) -> str:
     """Return what an answer is about, for `Finding.who`."""
+    if answer.start is not None:
+        return str(answer.start.declared.place)
     python, asked = answer.startup.launch.python, _asked(answer)
     return _SUBJECTS.get(next(iter(asked)), python) if len(asked) == 1 else python
 
@@ -71,8 +73,9 @@ def found(
     if first.isalpha() and first not in MODULES:
         told = told[:1].upper() + told[1:]
     severity = severity or check.severity
-    if asked == {Asked.AGAIN} or (answer.blind and not of_memory):
-        # It is no proven fault of the process: what it has loaded is in its memory.
+    if asked == {Asked.AGAIN} or (answer.unsure and not of_memory):
+        # It is no proven fault of the process: what it has loaded is in its memory, or what it
+        # loads hangs on something that is not known.
         severity = min(severity, Severity.WARNING, key=lambda one: one.rank)
     return Finding(
         check=check.slug,

@@ -56,6 +56,7 @@ def _missed(context: TraceContext, answer: Answer, child: Child) -> Iterator[Fin
         severity=CHECK.severity if expected else severity,
         remedy=_remedy(answer),
         evidence=[_TRAP] if child.importable else [],
+        undetermined=expected and answer.unsure,
     )
 
 

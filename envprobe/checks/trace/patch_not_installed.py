@@ -27,7 +27,9 @@ def _run(context: TraceContext) -> Iterator[Finding]:
                 yield found(CHECK, context, answer, told, evidence=evidence, undetermined=True)
             else:
                 told = f"no hook has replaced {name}: it is what it is without any"
-                yield found(CHECK, context, answer, told, evidence=_held(answer, name))
+                held = _held(answer, name)
+                unknown = answer.unsure
+                yield found(CHECK, context, answer, told, evidence=held, undetermined=unknown)
 
 
 def _in_children(context: TraceContext, answer: Answer, name: str) -> Iterator[Finding]:

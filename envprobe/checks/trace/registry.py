@@ -25,6 +25,7 @@ from envprobe.checks.trace import (
     own_interpreter,
     patch_not_installed,
     path_entry_odd,
+    sandbox_not_reproduced,
     start_inferred,
     start_not_traced,
     startup_file_failed,
@@ -57,5 +58,6 @@ CHECKS: Final[tuple[Check, ...]] = (
     hook_newer_than_process.CHECK,
     memory_disagrees.CHECK,
     next_child_differs.CHECK,
+    sandbox_not_reproduced.CHECK,
 )
 """A new check is added at the end: ids never change their meaning."""

@@ -14,6 +14,10 @@ _BLIND: Final = (
     "Foreign code is run without capabilities: give the user of the process the right to read it"
     " (chmod a+rX, chown), or trust what the process has in its memory."
 )
+_OPEN: Final = (
+    "Set it where envprobe can read it, such as in Environment= or in the command line, or run"
+    " envprobe as a user who may read the file."
+)
 
 
 def _run(context: TraceContext) -> Iterator[Finding]:
@@ -23,6 +27,9 @@ def _run(context: TraceContext) -> Iterator[Finding]:
         for path in answer.blind:
             told = f"{path} cannot be read without the capabilities of the process"
             yield found(CHECK, context, answer, told, remedy=_BLIND, undetermined=True)
+        for name, reason in answer.undecided.items():
+            told = f"{name} decides which hooks run, and is not known: {reason}"
+            yield found(CHECK, context, answer, told, remedy=_OPEN, undetermined=True)
         run = answer.startup.run
         ended = {hook.outcome for hook in answer.startup.hooks} & {Outcome.ENDED, Outcome.STOPPED}
         if not run.answered and not ended:

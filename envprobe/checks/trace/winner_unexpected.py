@@ -75,7 +75,7 @@ def _judged(answer: Answer, path: str) -> tuple[str, list[str], str, bool]:
     hook = answer.startup.hook(SITECUSTOMIZE)
     told = f"{path} was expected to win, but {_told(hook)}"
     evidence, remedy = winner_cause.of(answer, path)
-    return told, evidence, remedy, hook.outcome is Outcome.UNKNOWN or bool(answer.blind)
+    return told, evidence, remedy, hook.outcome is Outcome.UNKNOWN or answer.unsure
 
 
 def _files(hook: Hook) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 
 from envprobe.checks.finding import Check, Finding, Severity
+from envprobe.checks.unit.since import Told
 from envprobe.config import Expectation
 from envprobe.launch.definition import Definition
 from envprobe.launch.entry import EntryLook
@@ -89,6 +90,18 @@ def found(
         remedy=Sentence.of(remedy or check.mend),
         undetermined=undetermined,
         who=str(place) if place is not None and str(place) else definition.subject,
+    )
+
+
+def of_told(check: Check, definition: Definition, told: Told) -> Finding:
+    """Return the finding of one thing that has changed since the load or the start."""
+    return found(
+        check,
+        definition,
+        Sentence.of(told.message),
+        severity=told.severity,
+        evidence=(*told.evidence, *(Sentence.of(one) for one in (told.attempt,) if one)),
+        remedy=told.remedy,
     )
 
 

@@ -6,16 +6,18 @@ from collections.abc import Iterator
 
 from envprobe.checks.finding import Check, Finding, Severity, Undetermined
 from envprobe.checks.unit.about import UnitContext, found
-from envprobe.checks.unit.loaded import differing, is_stale
+from envprobe.checks.unit.loaded import differing
+from envprobe.launch.behind import facts_of
 from envprobe.model import Sentence
 
 
 def _run(context: UnitContext) -> Iterator[Finding]:
     for definition in context.definitions:
         live = definition.live
-        if live is None or is_stale(definition) or live.load_state != "loaded":
+        if live is None or live.load_state != "loaded":
             continue
-        for name in differing(definition):
+        unit = facts_of(definition)
+        for name in () if unit.stale else differing(unit):
             yield found(
                 CHECK,
                 definition,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from envprobe.checks.finding import Check, Finding, Severity
 from envprobe.checks.unit.about import UnitContext, found
+from envprobe.checks.who import moment
 from envprobe.launch.live import Live
 from envprobe.model import Sentence
 
@@ -34,10 +36,15 @@ def _run(context: UnitContext) -> Iterator[Finding]:
             CHECK,
             definition,
             Sentence.of(f"{live.name} has failed: {result(live)}."),
-            remedy=f"Mend the cause, then run `{reset}`: until then systemd refuses to start it."
-            if live.result == "start-limit-hit"
+            remedy=f"Mend the cause, then run `{reset}`: without it systemd may refuse to start the"
+            f" unit {_until(live.refused_until)}, as there were too many starts."
+            if live.refused_until is not None
             else f"Mend the cause, then start the unit; `{reset}` clears the count of its starts.",
         )
+
+
+def _until(at: float) -> str:
+    return f"until {moment(at)}" if math.isfinite(at) else "at all"
 
 
 def result(live: Live) -> str:

@@ -101,3 +101,41 @@ def test_a_service_called_vllm_sets_vllm_port() -> None:
 def test_a_file_without_a_workload() -> None:
     with pytest.raises(ValueError, match="no workload"):
         kubernetes.pods([Document(PLACE, {"kind": "Service"})], None)
+
+
+def test_a_service_of_a_manifest_has_no_address_yet() -> None:
+    spec = {"ports": [{"port": 8000, "name": "http"}]}
+    service = {"kind": "Service", "metadata": {"name": "vllm"}, "spec": spec}
+    pod = _pod(service, links=True, env=[{"name": "URL", "value": "$(VLLM_PORT)/v1"}])
+    assert pod.declared.reading("VLLM_PORT").state is State.UNREADABLE
+    assert pod.declared.reading("URL").state is State.UNREADABLE
+    assert _value(pod, "VLLM_SERVICE_PORT_HTTP") == b"8000"
+    assert {one.kind.value for one in pod.remarks} == {"service-link"}
+
+
+def test_the_clusters_own_service_is_there_without_links() -> None:
+    reference = "https://$(KUBERNETES_SERVICE_HOST):$(KUBERNETES_SERVICE_PORT)"
+    pod = _pod(env=[{"name": "API", "value": reference}])
+    assert pod.declared.reading("API").state is State.UNREADABLE
+    assert pod.remarks == ()
+
+
+def test_objects_of_another_namespace_do_not_count() -> None:
+    def of(namespace: str, value: str) -> dict[str, Any]:
+        metadata = {"name": "one", "namespace": namespace}
+        return {"kind": "ConfigMap", "metadata": metadata, "data": {"A": value, "1B": "x"}}
+
+    spec = {"containers": [{"name": "c", "envFrom": [{"configMapRef": {"name": "one"}}]}]}
+    workload = {"kind": "Pod", "metadata": {"name": "p", "namespace": "b"}, "spec": spec}
+    documents = [Document(PLACE, one) for one in (of("a", "no"), of("b", "yes"), workload)]
+    (pod,) = kubernetes.pods(documents, None)
+    assert _value(pod, "A") == b"yes"
+    # Whether a name that begins with a digit is handed over depends on the version.
+    assert pod.declared.reading("1B").state is State.UNREADABLE
+
+
+def test_an_optional_key_that_is_missing_sets_nothing() -> None:
+    one = {"kind": "ConfigMap", "metadata": {"name": "one"}, "data": {}}
+    key = {"name": "one", "key": "A", "optional": True}
+    pod = _pod(one, env=[{"name": "A", "valueFrom": {"configMapKeyRef": key}}])
+    assert pod.declared.entry("A") is None

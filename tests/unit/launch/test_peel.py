@@ -241,22 +241,180 @@ def test_torchrun_and_srun_set_what_they_set(tmp_path: Path) -> None:
     assert launch.declared.reading("NCCL_ALGO").state is State.ABSENT
 
 
-def test_uv_and_conda_lead_into_their_environments(tmp_path: Path) -> None:
-    prefix = tmp_path / ".venv"
+def test_what_torchrun_takes_from_its_environment(tmp_path: Path) -> None:
+    torchrun = tmp_path / "torchrun"
+    torchrun.write_text(f"#!{PYTHON}\n")
+
+    def threads(*argv: str) -> bytes | State:
+        found = _launch(["env", *argv]).declared.reading("OMP_NUM_THREADS")
+        return found.state if found.value is None else found.value.reveal()
+
+    # One rank has no default; PET_NPROC_PER_NODE stands for the option.
+    assert threads(str(torchrun), "t.py") is State.ABSENT
+    assert threads("PET_NPROC_PER_NODE=8", str(torchrun), "t.py") == b"1"
+    assert threads("OMP_NUM_THREADS=4", str(torchrun), "--nproc-per-node=8", "t.py") == b"4"
+    # How many "gpu" are is not known here, and for one nothing is set.
+    assert threads(str(torchrun), "--nproc-per-node=gpu", "t.py") is State.UNREADABLE
+    assert threads(PYTHON, "-m", "torch.distributed.run", "--nproc-per-node=2", "t.py") == b"1"
+    launch = _launch([PYTHON, "-I", "-m", "torch.distributed.run", "-m", "pkg.train", "--x"])
+    assert launch.python is not None
+    assert (launch.python.mode, launch.python.target) == (Mode.MODULE, "pkg.train")
+    # The ranks are started without the flags of the launcher.
+    assert launch.python.flags == ("-u",)
+    launch = _launch(["env", "PYTHON_EXEC=/opt/venv/bin/python", str(torchrun), "t.py"])
+    assert launch.python is not None
+    assert launch.python.interpreter == "/opt/venv/bin/python"
+    launch = _launch([str(torchrun), "--signals-to-handle=SIGTERM", "--no-python", PYTHON, "t.py"])
+    assert launch.python is not None
+    assert launch.python.flags == ()
+    value = launch.declared.reading("TORCH_NCCL_ASYNC_ERROR_HANDLING").value
+    assert value is not None
+    assert value.reveal() == b"1"
+
+
+def _through_srun(*words: str, **variables: str) -> dict[str, str | None]:
+    """Return what srun lets through of some names; None for what cannot be told."""
+    given = [f"{name}={value}" for name, value in variables.items()]
+    declared = _launch(["env", *given, "srun", *words, PYTHON, "t.py"]).declared
+    found: dict[str, str | None] = {}
+    for name in ("NCCL_ALGO", "A", "X", "SLURM_JOB_ID"):
+        reading = declared.reading(name)
+        if reading.state is not State.ABSENT:
+            found[name] = None if reading.value is None else reading.value.reveal().decode()
+    return found
+
+
+def test_what_srun_exports() -> None:
+    every = {"NCCL_ALGO": "Ring", "A": "1"}
+    assert _through_srun() == every
+    # What is set already counts more than an assignment beside ALL.
+    assert _through_srun("--export=ALL,X=9,A=9") == {**every, "X": "9"}
+    assert _through_srun("--export=all") == every
+    assert _through_srun("--export=A,X=9", SLURM_JOB_ID="7") == {
+        "A": "1",
+        "X": "9",
+        "SLURM_JOB_ID": "7",
+    }
+    assert _through_srun("--export=NONE,A") == {"X": None, "SLURM_JOB_ID": None}
+    assert _through_srun(SLURM_EXPORT_ENV="NONE") == {"X": None, "SLURM_JOB_ID": None}
+    assert _through_srun("--export=ALL", SLURM_EXPORT_ENV="NONE") == every
+    for word in ("--container=/oci", "--container-image=x", "--multi-prog", "--export='A=1,2'"):
+        assert _launch(["srun", word, PYTHON, "t.py"]).opaque
+
+
+def _venv(folder: Path) -> Path:
+    prefix = folder / ".venv"
     (prefix / "bin").mkdir(parents=True)
     (prefix / "bin" / "python").symlink_to(PYTHON)
-    (tmp_path / "x.env").write_text("FROM_FILE=1\nA=no\n")
-    launch = _launch(["uv", "run", "--env-file", "x.env", "serve.py"], tmp_path)
-    assert launch.python is not None
-    assert launch.python.interpreter == f"{prefix}/bin/python"
-    assert _known(launch)["FROM_FILE"] == "1"
-    assert _known(launch)["A"] == "1"
-    launch = _launch(["conda", "run", "-p", str(prefix), "--no-capture-output", "python", "s.py"])
+    return prefix
+
+
+def _interpreter(argv: list[str], cwd: Path) -> str:
+    launch = _launch(argv, cwd)
+    return launch.python.interpreter if launch.python is not None else ""
+
+
+def test_conda_activates_an_environment(tmp_path: Path) -> None:
+    prefix = _venv(tmp_path)
+    run = ["conda", "run", "-p", str(prefix)]
+    launch = _launch([*run, "--no-capture-output", "python", "s.py"])
     assert launch.python is not None
     assert launch.python.interpreter == f"{prefix}/bin/python"
     assert _known(launch)["NCCL_ALGO"] == "Ring"
+    assert _known(launch)["CONDA_PREFIX"] == str(prefix)
+    # conda's own directory comes between, so that the whole PATH is not known.
+    assert launch.declared.reading("PATH").state is State.UNREADABLE
+    # Packages set variables, and `conda env config vars set` those that count more.
+    (prefix / "etc/conda/env_vars.d").mkdir(parents=True)
+    (prefix / "etc/conda/env_vars.d/p.json").write_text('{"A": "package", "P": "1"}')
+    (prefix / "conda-meta").mkdir()
+    state = {"A": "env", "B": "***unset***", "PATH": "/no"}
+    (prefix / "conda-meta/state").write_text(json.dumps({"env_vars": state}))
+    known = _known(_launch([*run, "-s", "python", "s.py"]))
+    assert (known["A"], known["P"], known["B"]) == ("env", "1", "two words")
+    assert "PATH" not in known
+    (prefix / "etc/conda/activate.d").mkdir()
+    (prefix / "etc/conda/activate.d/x.sh").write_text("")
+    assert "A" not in _known(_launch([*run, "python", "s.py"]))
     launch = _launch(["conda", "run", "-n", "sgl", "python", "s.py"])
     assert launch.declared.reading("NCCL_ALGO").state is State.UNREADABLE
+
+
+def test_uv_finds_a_virtual_environment(tmp_path: Path) -> None:
+    python = f"{_venv(tmp_path)}/bin/python"
+    below = tmp_path / "below"
+    below.mkdir()
+    (below / "serve.py").write_text("pass\n")
+    assert _interpreter(["uv", "run", "serve.py"], below) == python
+    assert _interpreter(["uv", "run", "--directory", str(below), "serve.py"], Path("/")) == python
+    assert _interpreter(["uv", "run", "--frozen", "-m", "pkg"], below) == python
+    launch = _launch(["uv", "run", "--directory", "below", "python", "x.py"], tmp_path)
+    assert launch.cwd == str(below)
+    assert launch.declared.reading("UV_RUN_RECURSION_DEPTH").state is State.UNREADABLE
+    # Another environment is made, or chosen: which interpreter it has is not known.
+    for words in (["--with", "numpy"], ["--isolated"], ["-p", "3.12"]):
+        assert _interpreter(["uv", "run", *words, "serve.py"], below) == "python"
+    (below / "serve.py").write_text("# /// script\n# dependencies = []\n# ///\n")
+    assert _interpreter(["uv", "run", "serve.py"], below) == "python"
+    other = ["env", f"VIRTUAL_ENV={tmp_path}/other", "uv", "run"]
+    assert _interpreter([*other, "-m", "x"], below) == python
+    chosen = f"{tmp_path}/other/bin/python"
+    assert _interpreter([*other, "--no-project", "-m", "x"], below) == chosen
+
+
+def test_uv_reads_env_files_by_a_grammar_of_its_own(tmp_path: Path) -> None:
+    _venv(tmp_path)
+    (tmp_path / "x.env").write_text("A=no\nexport C=3\nD='x y'\nE=$A\nF=1\n")
+    (tmp_path / "y.env").write_text("F=2\n")
+    launch = _launch(["uv", "run", "--env-file=x.env", "--env-file=y.env", "x.py"], tmp_path)
+    known = _known(launch)
+    assert (known["A"], known["C"], known["F"]) == ("1", "3", "2")
+    assert "D" not in known
+    assert launch.declared.reading("E").state is State.UNREADABLE
+    by_name = ["env", "UV_ENV_FILE=y.env", "uv", "run", "x.py"]
+    assert _known(_launch(by_name, tmp_path))["F"] == "2"
+    assert "F" not in _known(_launch([*by_name[:4], "--no-env-file", "x.py"], tmp_path))
+
+
+def test_real_uv_hands_over_what_is_told(tmp_path: Path) -> None:
+    found = shutil.which("uv")
+    if found is None:
+        missing("uv", "it is not installed")
+    _venv(tmp_path)
+    (tmp_path / ".venv" / "pyvenv.cfg").write_text(f"home = {os.path.dirname(PYTHON)}\n")
+    (tmp_path / "x.env").write_text("A=no\nexport C=3\nF=1\n")
+    offline = ["--no-project", "--offline", "--no-config", "--env-file", "x.env"]
+    argv = [found, "run", *offline, "python", "-c", PRINT]
+    launch = _launch(argv, tmp_path)
+    real = _real(argv, tmp_path)
+    assert _known(launch) == {
+        name: value
+        for name, value in real.items()
+        if launch.declared.reading(name).state is State.VALUE
+    }
+    assert set(real) - set(_known(launch)) <= {"UV", "UV_RUN_RECURSION_DEPTH"}
+
+
+def test_what_podman_and_docker_do_with_names(tmp_path: Path) -> None:
+    def passed(*argv: str) -> dict[str, bytes]:
+        launch = peel(
+            _declared(GIVEN),
+            [argv[0], "run", *argv[1:], "image:1"],
+            Place("unit", 2),
+            cwd=str(tmp_path),
+            image=("GONE=image", "A=image"),
+        )
+        assert launch.container is not None
+        found = launch.container.passed
+        return {one.name: one.value.reveal() for one in found if one.value is not None}
+
+    image = {"GONE": b"image", "A": b"image"}
+    assert passed("docker") == image
+    # A name that is not set here takes the image's own out.
+    assert passed("docker", "-e", "GONE", "-e", "A") == {"A": b"1"}
+    assert passed("docker", "-e", "NCCL_*") == image
+    assert passed("podman", "-e", "NCCL_*") == {**image, "NCCL_ALGO": b"Ring"}
+    assert passed("podman", "--env-host")["PYTHONPATH"] == b"/opt/hooks"
 
 
 def test_docker_is_a_boundary(tmp_path: Path) -> None:
