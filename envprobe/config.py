@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from envprobe.errors import UsageError
 from envprobe.values import Value
@@ -73,13 +73,25 @@ class LibraryExpectation:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class KernelExpectation:
+    """The bundled kernel must work: compiled for `arch` (`sm_NNN`, "": that of the GPU at hand).
+
+    `installed`: the patched class must call it on the GPU at hand.
+    """
+
+    arch: str = ""
+    installed: bool = False
+    origin: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Config:
     """Everything expected of one target, from envprobe.toml and the command line together.
 
     `nccl` is expected of what NCCL says that it read, `expectations` of the environment.
     `workers` maps a role's name to its expected number ("": workers of any role); `ignore` and
-    `allow_unknown` a check's slug to the reason; `expired` one that is ignored no longer to the
-    reason and the day on which that ended.
+    `allow_unknown` a check's slug to the reason; `expired` and `unaccepted` one that is ignored or
+    accepted no longer to the reason and the day on which that ended.
     """
 
     expectations: tuple[Expectation, ...] = ()
@@ -87,16 +99,31 @@ class Config:
     hooks: tuple[HookExpectation, ...] = ()
     nccl: tuple[Expectation, ...] = ()
     libraries: tuple[LibraryExpectation, ...] = ()
+    kernel: KernelExpectation | None = None
     workers: dict[str, int] = dataclasses.field(default_factory=dict)
     ignore: dict[str, str] = dataclasses.field(default_factory=dict)
     allow_unknown: dict[str, str] = dataclasses.field(default_factory=dict)
     expired: dict[str, str] = dataclasses.field(default_factory=dict)
+    unaccepted: dict[str, str] = dataclasses.field(default_factory=dict)
     strict: bool = False
 
     @property
     def inside(self) -> tuple[PatchExpectation | HookExpectation, ...]:
         """All that is expected of what is inside an interpreter."""
         return (*self.patches, *self.hooks)
+
+    @property
+    def expects(self) -> bool:
+        """Whether anything is expected at all."""
+        outside = (*self.expectations, *self.nccl, *self.libraries, *self.workers)
+        return bool(outside or self.inside or self.kernel)
+
+    @property
+    def over(self) -> Iterator[str]:
+        """What is ignored or accepted no longer, as sentences without their end."""
+        for told, entries in (("ignored", self.expired), ("accepted", self.unaccepted)):
+            for slug, reason in entries.items():
+                yield f"{slug} is no longer {told}: {reason}"
 
 
 def combine(

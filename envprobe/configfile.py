@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -14,6 +15,7 @@ from envprobe.config import (
     Config,
     Expectation,
     HookExpectation,
+    KernelExpectation,
     LibraryExpectation,
     PatchExpectation,
     Rule,
@@ -29,7 +31,7 @@ DEFAULT_NAME: Final = "envprobe.toml"
 MAX_BYTES: Final = 1 << 20
 
 _TOP: Final = ("expect", "ignore", "allow-unknown")
-_EXPECT: Final = ("env", "env-by-role", "workers", "patch", "nccl", "lib", *HOOKS)
+_EXPECT: Final = ("env", "env-by-role", "workers", "patch", "nccl", "lib", "kernel", *HOOKS)
 _FLAGS: Final = {"set": Rule.SET, "absent": Rule.ABSENT, "same": Rule.SAME}
 _RULES: Final = (*_FLAGS, "contains", "one-of")
 _FORMS: Final = (
@@ -39,6 +41,8 @@ _FORMS: Final = (
 _PATCH_FORMS: Final = (
     'Write "pkg.mod:Class.attr" = "my_kernels", or = {from = "my_kernels", role = "scheduler"}.'
 )
+_ARCH: Final = re.compile(r"sm_[1-9]\d{1,2}[af]?")
+_KERNEL_FORMS: Final = 'Write arch = "sm_120", installed = true, or both.'
 _HOOK_FORMS: Final = (
     'Write file = "/opt/hooks/sitecustomize.py", or from = "/opt/hooks", and role = "scheduler" if'
     " it is not for all workers."
@@ -147,7 +151,8 @@ class _File:
         refuse_contradictions(expectations)
         nccl = tuple(self.nccl(self.table(expect, "nccl", "expect.nccl")))
         refuse_contradictions(nccl)
-        ignore, expired = self.ignored(document)
+        ignore, expired = self.ending(document, "ignore")
+        allowed, unaccepted = self.ending(document, "allow-unknown")
         return Config(
             expectations=expectations,
             patches=tuple(self.patches(self.table(expect, "patch", "expect.patch"))),
@@ -155,9 +160,11 @@ class _File:
             nccl=nccl,
             libraries=tuple(self.libraries(expect)),
             workers=self.counts(self.table(expect, "workers", "expect.workers")),
+            kernel=self.kernel(expect),
             ignore=ignore,
-            allow_unknown=self.reasons(document, "allow-unknown"),
+            allow_unknown=allowed,
             expired=expired,
+            unaccepted=unaccepted,
         )
 
     def error(self, key: str, problem: str, remedy: str = "") -> UsageError:
@@ -289,10 +296,23 @@ class _File:
                 )
         return dict(table)
 
-    def ignored(self, document: dict[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
-        """Return the reason of each check that is ignored, and of each that no longer is."""
-        stated, ends = expiry.split(self.table(document, "ignore", "ignore"), self.error)
-        reasons = self.reasons({"ignore": stated}, "ignore")
+    def kernel(self, expect: dict[str, Any]) -> KernelExpectation | None:
+        if "kernel" not in expect:
+            return None
+        key = "expect.kernel"
+        stated = self.table(expect, "kernel", key)
+        self.known(stated, ("arch", "installed"), key)
+        arch, installed = stated.get("arch", ""), stated.get("installed", False)
+        if not isinstance(arch, str) or (arch and not _ARCH.fullmatch(arch)):
+            raise self.error(f"{key}.arch", "names no architecture of a GPU", _KERNEL_FORMS)
+        if not isinstance(installed, bool) or not (arch or installed):
+            raise self.error(key, "needs arch, or installed = true", _KERNEL_FORMS)
+        return KernelExpectation(arch, installed, f"{self.name} [{key}]")
+
+    def ending(self, document: dict[str, Any], name: str) -> tuple[dict[str, str], dict[str, str]]:
+        """Return the reason of each check in a table, and of each whose last day has passed."""
+        stated, ends = expiry.split(name, self.table(document, name, name), self.error)
+        reasons = self.reasons({name: stated}, name)
         over = {self.check_slug(one): day for one, day in ends.items() if expiry.ended(day)}
         kept = {slug: reason for slug, reason in reasons.items() if slug not in over}
         return kept, {slug: f"{reasons[slug]} (until {day})" for slug, day in over.items()}

@@ -1,4 +1,7 @@
-"""Entries of [ignore] that end on a day: `check = {reason = "...", until = "2027-01-31"}`."""
+"""Entries of [ignore] and [allow-unknown] that end on a day.
+
+`check = {reason = "...", until = "2027-01-31"}` counts up to and on that day.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,12 @@ _FORM: Final = 'Write check = {reason = "why", until = "2027-01-31"}, or check =
 
 
 def split(
-    table: Mapping[str, Any], refuse: Callable[[str, str, str], UsageError]
+    name: str, table: Mapping[str, Any], refuse: Callable[[str, str, str], UsageError]
 ) -> tuple[dict[str, Any], dict[str, datetime.date]]:
     """Return the reason of each entry as it was written, and the last day of those that end.
 
-    `refuse` makes the UsageError that is raised: of a key, what is wrong with it, and a remedy.
+    `name` is that of the table. `refuse` makes the UsageError that is raised: of a key, what is
+    wrong with it, and a remedy.
     """
     reasons: dict[str, Any] = {}
     ends: dict[str, datetime.date] = {}
@@ -26,12 +30,12 @@ def split(
             continue
         unknown = set(stated) - {"reason", "until"}
         if unknown or "reason" not in stated:
-            raise refuse(f"ignore.{check}", "needs reason, and takes until besides", _FORM)
+            raise refuse(f"{name}.{check}", "needs reason, and takes until besides", _FORM)
         reasons[check] = stated["reason"]
         if "until" in stated:
             day = _day(stated["until"])
             if day is None:
-                raise refuse(f"ignore.{check}", "until must be a day", _FORM)
+                raise refuse(f"{name}.{check}", "until must be a day", _FORM)
             ends[check] = day
     return reasons, ends
 

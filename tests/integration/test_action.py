@@ -104,9 +104,35 @@ def test_a_finding_fails_the_step_and_leaves_all_reports(
     assert json.loads((reports / "report.json").read_text())["verdict"]["exit"] == 1
 
 
+def test_the_gate_judges_a_unit_by_its_files(runner: dict[str, str], tmp_path: Path) -> None:
+    unit, drop_in = tmp_path / "sgl.service", tmp_path / "10-nccl.conf"
+    unit.write_text("[Service]\nEnvironment=NCCL_ALGO=Ring\nExecStart=/nowhere/python -c 1\n")
+    (tmp_path / "envprobe.toml").write_text('[expect.env]\nNCCL_ALGO = "Ring"\n')
+    given = {"config": "envprobe.toml", "unit": f"{unit}\n{drop_in}", "static": "true"}
+    drop_in.write_text("[Service]\nEnvironment=NCCL_PROTO=LL\n")
+    done = step(PROBE, tmp_path, runner, **given)
+    assert done.returncode == 0, done.stdout
+    (last,) = consumers.annotations(done.stdout)
+    assert last.message.startswith("HOLDS: nothing to report in unit, by files alone")
+    drop_in.write_text("[Service]\nEnvironment=NCCL_ALGO=Tree\n")
+    done = step(PROBE, tmp_path, runner, **given)
+    assert done.returncode == 1
+    titles = {one.title for one in consumers.annotations(done.stdout)}
+    assert "EP329 declared-unexpected (fails)" in titles
+    report = json.loads((tmp_path / "envprobe-reports" / "report.json").read_text())
+    assert report["phase"] == "static"
+    drop_in.write_text("[Service]\n")
+    (tmp_path / "envprobe.toml").write_text('[expect.env]\nNCCL_PROTO = "LL"\n')
+    assert step(PROBE, tmp_path, runner, **given).returncode == 3
+    accepted = given | {"allow-unknown": "declared-unexpected\nEP701"}
+    assert step(PROBE, tmp_path, runner, **accepted).returncode == 0
+
+
 def test_inputs_are_data(runner: dict[str, str], tmp_path: Path) -> None:
     evil = '"; touch owned; $(touch owned) #'
-    done = step(PROBE, tmp_path, runner, pid=evil, wait=evil, reports="a\nexit-code=0")
+    done = step(
+        PROBE, tmp_path, runner, pid=evil, unit=evil, wait=evil, reports="a\nexit-code=0", live=evil
+    )
     assert done.returncode == 2
     assert not (tmp_path / "owned").exists()
     assert output(tmp_path)["exit-code"] == "2"
@@ -139,25 +165,44 @@ def blocks(language: str) -> list[str]:
 
 
 def test_the_workflow_uses_inputs_that_the_action_has() -> None:
-    workflow, pod = (yaml.safe_load(one) for one in blocks("yaml"))
-    (uses,) = [
-        one for one in workflow["jobs"]["probe"]["steps"] if one["uses"].startswith("OWNER/")
-    ]
-    assert set(uses["with"]) <= set(ACTION["inputs"])
-    assert pod["spec"]["shareProcessNamespace"] is True
+    (workflow,) = (found for found in documents() if "jobs" in found)
+    steps = [one for job in workflow["jobs"].values() for one in job["steps"]]
+    used = [one["with"] for one in steps if one.get("uses", "").startswith("OWNER/")]
+    assert len(used) == 3
+    for one in used:
+        assert set(one) <= set(ACTION["inputs"])
+
+
+def documents() -> list[Any]:
+    return [yaml.safe_load(one) for one in blocks("yaml")]
+
+
+def of_pods() -> Iterator[list[str]]:
+    """Yield the commands of every container and probe on the page."""
+    for pod in documents():
+        for one in (*pod.get("spec", {}).get("initContainers", ()), *_containers(pod)):
+            yield one.get("command", [])
+            yield one.get("startupProbe", {}).get("exec", {}).get("command", [])
+
+
+def _containers(pod: Any) -> list[Any]:
+    found: list[Any] = pod.get("spec", {}).get("containers", [])
+    return found
 
 
 def commands() -> list[list[str]]:
     """Return the words of every call of envprobe on the page, without its program."""
-    text = PAGE.replace("\\\n", " ").replace("'\n", "\n").replace("bash -c '", "")
+    fenced = re.findall(r"^```(\w*)\n(.*?)^```", PAGE, re.M | re.S)
+    code = "".join(text for language, text in fenced if language != "yaml")
+    text = code.replace("\\\n", " ").replace("'\n", "\n").replace("bash -c '", "")
     found = []
     for line in text.splitlines():
-        words = re.search(r"(?:^envprobe|-m envprobe) (.*)", line)
+        words = re.search(r"(?:^ *envprobe|-m envprobe) (.*)", line)
         if words is not None:
             shown = re.sub(r"\$\([^)]*\)", "4711", words[1]).partition("   #")[0]
-            found.append(shlex.split(re.sub(r"\s+>.*", "", shown)))
-    (pod,) = (yaml.safe_load(one) for one in blocks("yaml") if "kind: Pod" in one)
-    return [*found, pod["spec"]["containers"][1]["command"][4:]]
+            found.append(shlex.split(re.split(r"\s+(?:>|&&|\|\|)", shown)[0]))
+    found += [words[4:] for words in of_pods() if "envprobe" in words[:4]]
+    return found
 
 
 @pytest.mark.parametrize("words", commands(), ids=lambda words: " ".join(words[:2]))

@@ -11,6 +11,7 @@ from envprobe.config import (
     Config,
     Expectation,
     HookExpectation,
+    KernelExpectation,
     PatchExpectation,
     Rule,
     combine,
@@ -61,6 +62,10 @@ OMP_NUM_THREADS = "1"
 [expect.workers]
 scheduler = 8
 
+[expect.kernel]
+arch = "sm_120"
+installed = true
+
 [ignore]
 EP003 = "known, ticket 12"
 
@@ -89,6 +94,9 @@ def test_a_full_file(tmp_path: Path) -> None:
     }
     assert config.expectations[0].origin == "envprobe.toml [expect.env] NCCL_ALGO"
     assert config.workers == {"scheduler": 8}
+    origin = "envprobe.toml [expect.kernel]"
+    assert config.kernel == KernelExpectation("sm_120", installed=True, origin=origin)
+    assert config.expects
     assert config.ignore == {"env-missing": "known, ticket 12"}
     assert config.allow_unknown == {"no-workers": "container client"}
 
@@ -151,6 +159,13 @@ def test_a_full_file(tmp_path: Path) -> None:
         ("[expect.workers]\nscheduler = true", "[expect.workers.scheduler] must be", "= 8"),
         ("[expect.workers]\nscheduler = 0", "[expect.workers.scheduler] must be", "= 8"),
         ("[expect.workers]\nscheduler = 1.5", "[expect.workers.scheduler] must be", "= 8"),
+        ("[expect]\nkernel = 'topsecret'", "[expect.kernel] must be a table", ""),
+        ("[expect.kernel]", "[expect.kernel] needs arch, or installed = true", "sm_120"),
+        ("[expect.kernel]\ninstalled=false", "needs arch, or installed = true", "sm_120"),
+        ("[expect.kernel]\ninstalled='topsecret'", "needs arch, or installed = true", "sm_120"),
+        ("[expect.kernel]\narch='topsecret'", "names no architecture of a GPU", "sm_120"),
+        ("[expect.kernel]\narch=120", "names no architecture of a GPU", "sm_120"),
+        ("[expect.kernel]\narhc='sm_120'", "no key 'arhc'", "'arch'"),
         ("[ignore]\nenv-mising = 'x'", "[ignore] there is no check 'env-mising'", "env-missing"),
         ("[ignore]\nEP003 = {until=2027-01-31}", "[ignore.EP003] needs reason", "until"),
         ("[ignore]\nEP003={reason='',until=2027-01-31}", "[ignore.EP003] needs a reason", "why"),
@@ -160,6 +175,7 @@ def test_a_full_file(tmp_path: Path) -> None:
         ("[ignore]\nenv-missing = ''", "[ignore.env-missing] needs a reason", "why"),
         ("[ignore]\nenv-missing = 3", "[ignore.env-missing] needs a reason", "why"),
         ("[ignore]\nenv-missing='x'\nEP003='y'", "env-missing twice", "Keep one"),
+        ("[allow-unknown]\nEP003={until=2027-01-31}", "[allow-unknown.EP003] needs", "until"),
         ("[allow-unknown]\nEP9 = 'x'", "[allow-unknown] there is no check", "env-missing"),
     ],
 )

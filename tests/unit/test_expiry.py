@@ -33,6 +33,22 @@ def test_an_entry_that_ended_is_kept_apart_with_its_reason() -> None:
     assert config.expired == {"env-missing": "ticket 12 (until 2001-01-31)"}
 
 
+def test_what_is_accepted_ends_as_well() -> None:
+    config = configfile.parse(
+        "envprobe.toml",
+        b'[allow-unknown]\nno-workers = {reason = "ticket 13", until = "2001-01-31"}\n'
+        b'env-unknown = {reason = "until it is mended", until = 2999-01-31}\n'
+        b'[ignore]\nEP003 = {reason = "ticket 12", until = "2001-01-31"}\n',
+        slug_of,
+    )
+    assert config.allow_unknown == {"env-unknown": "until it is mended"}
+    assert config.unaccepted == {"no-workers": "ticket 13 (until 2001-01-31)"}
+    assert list(config.over) == [
+        "env-missing is no longer ignored: ticket 12 (until 2001-01-31)",
+        "no-workers is no longer accepted: ticket 13 (until 2001-01-31)",
+    ]
+
+
 def test_a_finding_that_is_no_longer_ignored_says_so() -> None:
     def scene() -> Scene:
         return worker(sglang(2, server={"A": "1"}), 111, {"A": "2"})
