@@ -13,7 +13,7 @@ from typing import NoReturn
 import typer
 from typer.models import CommandInfo
 
-from envprobe import cli_before, cli_live, cli_offline, cli_output  # noqa: F401 - they define commands
+from envprobe import cli_before, cli_device, cli_live, cli_offline, cli_output  # noqa: F401 - they define commands
 from envprobe.cli_app import app
 from envprobe.errors import EnvprobeError, Exit, UsageError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Final
 
-from envprobe import cli_output, cli_workers, redact
+from envprobe import cli_output, cli_target, cli_workers, redact
 from envprobe.errors import Exit
 
 if TYPE_CHECKING:
@@ -53,19 +53,19 @@ def run(options: Options) -> Exit:
 
 
 def _snapshot(options: Options) -> Snapshot:
+    """Return a scan that has read what matters, and what the unit in front of it speaks of."""
     from envprobe import collect
     from envprobe.config import Config
     from envprobe.cpython.query import Query
-    from envprobe.process import targets
     from envprobe.pythonfacts import HOOKS
 
     queries = tuple(one for one in dict.fromkeys(options.patch) if one not in HOOKS)
     for one in queries:
         Query.parse(one)
-    target = targets.resolve(options.pid, None, None, ())
+    target = cli_target.Finder(cli_target.Pointer(pid=options.pid)).find()
     request = collect.Request(
         target.roots,
-        cli_workers.wanted(Config(), options.var),
+        target.wanted(cli_workers.wanted(Config(), options.var)),
         (),
         options.deadline,
         python=True,

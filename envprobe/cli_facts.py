@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import fnmatch
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from envprobe import cli_output
@@ -11,6 +13,18 @@ from envprobe import cli_output
 if TYPE_CHECKING:
     from envprobe.config import Config
     from envprobe.model import Snapshot
+
+
+@contextlib.contextmanager
+def keeper(path: str | None, *, unmask: bool) -> Iterator[Callable[[Snapshot], None]]:
+    """Open the file of --save-facts before the scan, and yield what writes a snapshot to it."""
+    if path is None:
+        yield lambda _: None
+        return
+    from envprobe import factsfile
+
+    with cli_output.destinations({path: "facts"}, private=True) as files:
+        yield lambda snapshot: files[path].write(factsfile.dumps(snapshot, unmask=unmask))
 
 
 def covered(config: Config, snapshots: tuple[Snapshot, ...]) -> Config:

@@ -37,6 +37,17 @@ def workers(
         str | None,
         typer.Option(metavar="ID", help="All processes of a container, by 12 digits of its id."),
     ] = None,
+    unit: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="A running service: all processes of its control group. Every route then starts"
+            " at what the unit declares.",
+        ),
+    ] = None,
+    user: Annotated[
+        bool, typer.Option("--user", help="--unit names a unit of your own service manager.")
+    ] = False,
     match: Annotated[
         list[str] | None,
         typer.Option(
@@ -141,6 +152,8 @@ def workers(
         pid=pid,
         cgroup=cgroup,
         container=container,
+        unit=unit,
+        user=user,
         match=tuple(match or ()),
         expect=tuple(expect or ()),
         patch=tuple(patch or ()),

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import os
 import sys
 from typing import TYPE_CHECKING
 
-from envprobe import cli_nccllog, cli_output, cli_workers
+from envprobe import cli_nccllog, cli_report
 from envprobe.errors import Exit, UsageError
 
 if TYPE_CHECKING:
@@ -37,18 +36,18 @@ class Options:
 
 def run(options: Options) -> Exit:
     """Read the logs, judge and report; return the exit code. Raises EnvprobeError."""
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(cli_output.told_on_stdout(options.format))
-        outputs = cli_workers.formats_by_path(options.output, cli_workers.REPORT_FORMATS)
-        _check_outputs(tuple(outputs), options.logs)
-        files = stack.enter_context(cli_output.reports(outputs, private=options.unmask))
-        cli_workers.require((options.format, *outputs.values()))
-        _check(options)
-        report = judged(cli_nccllog.read(options.logs), _config(options), options)
-        for path, kind in outputs.items():
-            files[path].write(render(report, kind, _presentation(options, to_file=True)))
-        cli_output.write(render(report, options.format, _presentation(options)))
+    report = cli_report.reported(
+        options,
+        lambda: _report(options),
+        render,
+        lambda paths: _check_outputs(paths, options.logs),
+    )
     return Exit.HOLDS if options.exit_zero else report.verdict.exit
+
+
+def _report(options: Options) -> Report:
+    _check(options)
+    return judged(cli_nccllog.read(options.logs), _config(options), options)
 
 
 def judged(log: Log, config: Config, options: Options) -> Report:
@@ -119,12 +118,6 @@ def _config(options: Options) -> Config:
         Config(),
         expectations=[parse(one) for one in options.expect],
         allow_unknown=accepted(options.allow_unknown, CHECKS, "nccl"),
-    )
-
-
-def _presentation(options: Options, *, to_file: bool = False) -> Presentation:
-    return cli_output.presentation(
-        unmask=options.unmask, show_all=options.show_all, to_file=to_file
     )
 
 

@@ -73,9 +73,10 @@ def nccl(
 
 
 @app.command(
-    "trace-sitecustomize", help=cli_text.TRACE, epilog=cli_text.EXIT_CODES, cls=cli_help.Strict
+    "trace-sitecustomize", help=cli_text.TRACE, epilog=cli_text.EXIT_CODES, cls=cli_help.WithCommand
 )
 def trace_sitecustomize(
+    context: typer.Context,
     python: Annotated[
         str | None,
         typer.Option(metavar="PATH", help="The interpreter. Default: the first python3 on PATH."),
@@ -84,6 +85,18 @@ def trace_sitecustomize(
         int | None,
         typer.Option(help="The interpreter, environment, flags and directory of this process."),
     ] = None,
+    unit: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME|FILE",
+            help="What this unit starts, as it starts it; repeated for the drop-ins (*.conf) of a"
+            " unit file. `-- COMMAND...` does the same for a command line.",
+        ),
+    ] = None,
+    user: Annotated[
+        bool,
+        typer.Option("--user", help="A unit of the calling user's manager, not of the system's."),
+    ] = False,
     env: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=VALUE", help="Add to the environment of envprobe. Repeatable."),
@@ -157,6 +170,9 @@ def trace_sitecustomize(
     options = cli_trace.Options(
         python=python,
         pid=pid,
+        unit=tuple(unit or ()),
+        user=user,
+        command=context.meta.get(cli_help.COMMAND),
         env=tuple(env or ()),
         unset=tuple(unset or ()),
         flags=tuple(flag or ()),
@@ -178,6 +194,48 @@ def trace_sitecustomize(
         unmask=unmask,
     )
     return lambda: cli_trace.run(options)
+
+
+@app.command(help=cli_text.TRIAGE, epilog=cli_text.EXIT_CODES, cls=cli_help.Strict)
+def triage(
+    log: Annotated[
+        str | None,
+        typer.Argument(metavar="FILE", help="The log of the server, or - for the standard input."),
+    ] = None,
+    unit: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="A unit of a running manager, instead of a log."),
+    ] = None,
+    user: Annotated[
+        bool,
+        typer.Option("--user", help="A unit of the calling user's manager, not of the system's."),
+    ] = False,
+    format: ReportFormatOption = ReportFormat.TEXT,
+    output: OutputOption = None,
+    fail_on: FailOnOption = FailOn.ERROR,
+    exit_zero: ExitZeroOption = False,
+    allow_unknown: AllowUnknownOption = None,
+    show_all: Annotated[
+        bool, typer.Option("--show-all", help="Show the details of every finding.")
+    ] = False,
+    unmask: UnmaskOption = False,
+) -> Job:
+    """Name the cause of a failed start."""
+    from envprobe import cli_triage
+
+    options = cli_triage.Options(
+        log=log,
+        unit=unit,
+        user=user,
+        format=format.value,
+        output=tuple(output or ()),
+        fail_on=fail_on.value,
+        exit_zero=exit_zero,
+        allow_unknown=tuple(allow_unknown or ()),
+        show_all=show_all,
+        unmask=unmask,
+    )
+    return lambda: cli_triage.run(options)
 
 
 @app.command("init-hook", help=cli_text.INIT_HOOK, epilog=cli_text.EXIT_CODES, cls=cli_help.Strict)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from envprobe import cli_output
-from envprobe.errors import TargetGoneError, UndeterminedError
+from envprobe.errors import NotYetError, TargetGoneError, UndeterminedError
 
 if TYPE_CHECKING:
     from envprobe.checks.finding import Context
@@ -61,6 +61,10 @@ def _attempt(
     """Return one scan, or None if there is nothing to scan yet and time is left."""
     try:
         return scan()
+    except NotYetError:
+        if out_of_time:
+            raise
+        return None
     except TargetGoneError:
         if not seen:
             raise

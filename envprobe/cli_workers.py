@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from envprobe import cli_facts, cli_output, redact
+from envprobe import cli_facts, cli_output, cli_target, redact
 from envprobe.errors import Exit, UsageError
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ class Options:
     pid: int | None = None
     cgroup: str | None = None
     container: str | None = None
+    unit: str | None = None
+    user: bool = False
     match: tuple[str, ...] = ()
     expect: tuple[str, ...] = ()
     patch: tuple[str, ...] = ()
@@ -62,10 +64,10 @@ def run(options: Options) -> Exit:
         outputs = formats_by_path(options.output, REPORT_FORMATS)
         files = stack.enter_context(cli_output.reports(outputs, private=options.unmask))
         require((options.format, *outputs.values()))
-        _check(options)
-        config = _config(options)
-        keep = stack.enter_context(_facts_keeper(options.save_facts, options.unmask))
-        snapshots = _snapshots(options, config)
+        check(options)
+        config = config_of(options)
+        keep = stack.enter_context(cli_facts.keeper(options.save_facts, unmask=options.unmask))
+        snapshots = snapshots_of(options, config)
         for snapshot in snapshots:
             keep(snapshot)
         config = config if options.unmask else cli_facts.covered(config, snapshots)
@@ -130,7 +132,7 @@ def render(report: Report, kind: str, presentation: Presentation) -> str:
 # --- what was asked for --------------------------------------------------------------------------
 
 
-def _check(options: Options) -> None:
+def check(options: Options) -> None:
     """Raise UsageError for options that do not go together or are out of range."""
     live = [
         name
@@ -138,6 +140,7 @@ def _check(options: Options) -> None:
             ("--pid", options.pid is not None),
             ("--cgroup", options.cgroup is not None),
             ("--container", options.container is not None),
+            ("--unit", options.unit is not None),
             ("--match", options.match),
             ("--wait", options.wait),
             ("--no-python", options.no_python),
@@ -156,6 +159,7 @@ def _check(options: Options) -> None:
             "Leave --save-facts out.",
         )
     _refuse_empty(options)
+    cli_target.check(_pointer(options))
     if options.timeout is not None and not options.wait:
         raise UsageError(
             "--timeout says how long --wait waits, and there is no --wait",
@@ -175,6 +179,7 @@ def _refuse_empty(options: Options) -> None:
     given = (
         ("--cgroup", (options.cgroup,), "the path of a control group"),
         ("--container", (options.container,), "the id of a container"),
+        ("--unit", (options.unit,), "the name of a service"),
         ("--match", options.match, "a pattern such as 'ray::*'"),
         ("--patch", options.patch, "QUERY=PREFIX"),
         ("--expect-lib", options.expect_lib, "a pattern such as '*/libmy_kernels*.so'"),
@@ -225,7 +230,8 @@ def formats_by_path(given: tuple[str, ...], known: tuple[str, ...] = FORMATS) ->
     return outputs
 
 
-def _config(options: Options) -> Config:
+def config_of(options: Options) -> Config:
+    """Return what is expected, ignored and accepted, in the file and on the command line."""
     from envprobe import configfile, expectations, patchexpect
     from envprobe.config import combine, did_you_mean
     from envprobe.process import roletable
@@ -253,8 +259,8 @@ def _config(options: Options) -> Config:
         )
     for slug, reason in joined.allow_unknown.items():
         _refuse_certain(slug, reason)
-    for slug, reason in joined.expired.items():
-        cli_output.note(f"note: {slug} is no longer ignored: {redact.show_text(reason)}")
+    for told in joined.over:
+        cli_output.note(f"note: {redact.show_text(told)}")
     return joined
 
 
@@ -316,7 +322,11 @@ def wanted(
     return tuple(dict.fromkeys((*DEFAULT_WANTED, *patterns, *expected)))
 
 
-def _snapshots(options: Options, config: Config) -> tuple[Snapshot, ...]:
+def snapshots_of(options: Options, config: Config) -> tuple[Snapshot, ...]:
+    """Return the scans that were asked for; with --wait the first in which all is decided.
+
+    Raises what `cli_target.Finder.find` and `collect.collect` raise.
+    """
     if options.from_facts:
         from envprobe import factsfile
 
@@ -327,24 +337,22 @@ def _snapshots(options: Options, config: Config) -> tuple[Snapshot, ...]:
             cli_facts.note_unread(path, snapshot, asked)
         return tuple(loaded[path] for path in options.from_facts)
     from envprobe import cli_nccllog, cli_wait, collect
-    from envprobe.process import targets
 
     names = wanted(config, options.var, everything=options.show_all)
+    request = collect.Request(
+        (),
+        names,
+        options.match,
+        options.deadline,
+        python=not options.no_python,
+        python_roles=tuple({one.role for one in config.inside if one.role}),
+        queries=tuple(dict.fromkeys(one.query for one in config.patches)),
+        libraries=tuple(one.pattern for one in config.libraries),
+    )
+    look = cli_target.scanner(_pointer(options), request)
 
     def scan() -> Snapshot:
-        target = targets.resolve(options.pid, options.cgroup, options.container, options.match)
-        request = collect.Request(
-            target.roots,
-            names,
-            options.match,
-            options.deadline,
-            python=not options.no_python,
-            python_roles=tuple({one.role for one in config.inside if one.role}),
-            queries=tuple(dict.fromkeys(one.query for one in config.patches)),
-            libraries=tuple(one.pattern for one in config.libraries),
-        )
-        found = collect.collect(request)
-        return cli_nccllog.with_logs(found, options.nccl_log, options.deadline)
+        return cli_nccllog.with_logs(look(), options.nccl_log, options.deadline)
 
     if not options.wait:
         return (scan(),)
@@ -352,13 +360,13 @@ def _snapshots(options: Options, config: Config) -> tuple[Snapshot, ...]:
     return (cli_wait.wait(scan, lambda found: context_of(found, config), timeout),)
 
 
-@contextlib.contextmanager
-def _facts_keeper(path: str | None, unmask: bool) -> Iterator[Callable[[Snapshot], None]]:
-    """Open the file of --save-facts before the scan, and yield what writes a snapshot to it."""
-    if path is None:
-        yield lambda _: None
-        return
-    from envprobe import factsfile
-
-    with cli_output.destinations({path: "facts"}, private=True) as files:
-        yield lambda snapshot: files[path].write(factsfile.dumps(snapshot, unmask=unmask))
+def _pointer(options: Options) -> cli_target.Pointer:
+    return cli_target.Pointer(
+        options.pid,
+        options.cgroup,
+        options.container,
+        options.match,
+        options.unit,
+        options.user,
+        waiting=bool(options.wait),
+    )

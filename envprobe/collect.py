@@ -51,8 +51,8 @@ class Request:
     whose values are kept; `match` fnmatch patterns on titles and command lines of processes outside
     the tree. `deadline` is in seconds for each process. `orphans` adds workers whose launcher died.
     With `python` the interpreters of the workers, of their launchers and of all processes of
-    `python_roles` are read too; all but the launchers are asked the well-formed `queries`
-    (`cpython.query`). `libraries` are patterns (fnmatch) of shared objects to look for.
+    `python_roles` or among `python_pids` are read too; all but the launchers are asked the
+    well-formed `queries` (`cpython.query`). `libraries` are patterns (fnmatch) of shared objects to look for.
     """
 
     roots: tuple[int, ...]
@@ -62,6 +62,7 @@ class Request:
     orphans: bool = True
     python: bool = True
     python_roles: tuple[str, ...] = ()
+    python_pids: tuple[int, ...] = ()
     queries: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
 
@@ -294,7 +295,11 @@ class _Scan:
         request, look = self._request, self._look
         silent = [pid for pid, facts in self._facts.items() if not facts.answered]
         asked = inside.asked_of(
-            self.processes, self._roles.launch_of, request.python_roles, request.queries
+            self.processes,
+            self._roles.launch_of,
+            request.python_roles,
+            request.queries,
+            request.python_pids,
         )
         return inside.with_inside(self.processes, asked, silent, look.wanted, look.deadline)
 

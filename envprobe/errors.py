@@ -85,3 +85,7 @@ class UndeterminedError(EnvprobeError):
     """The run could not look at what it was asked to look at."""
 
     code = Exit.UNDETERMINED
+
+
+class NotYetError(UndeterminedError):
+    """The target is not there yet, and may still come: what `--wait` waits for."""

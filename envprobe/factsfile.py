@@ -26,6 +26,7 @@ from envprobe.model import SCHEMA_VERSION, Snapshot
 from envprobe.ncclfacts import Read, Setting
 from envprobe.pythonfacts import Answer, Datum, names_of
 from envprobe.redact import holds_secret, mask_words, members_of
+from envprobe.unitfacts import Entry
 from envprobe.values import Value
 
 KIND: Final = "envprobe-facts"
@@ -118,6 +119,9 @@ class _Writer:
         if isinstance(thing, Read | Setting):
             value = self._value(thing.value, thing.name)
             return _LEFT_OUT if value is None else {**self.fields(thing), "value": value}
+        if isinstance(thing, Entry):
+            fields = self.fields(dataclasses.replace(thing, value=None))
+            return {**fields, "value": self._plain(thing.value, thing.name)}
         if isinstance(thing, enum.Enum):
             return thing.value
         if isinstance(thing, str):

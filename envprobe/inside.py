@@ -77,15 +77,16 @@ def asked_of(
     launcher_of: Callable[[int], int | None],
     roles: Container[str],
     queries: tuple[str, ...],
+    pids: Container[int] = (),
 ) -> dict[int, tuple[str, ...]]:
     """Return by pid whose interpreters are to be read, each with its questions.
 
     These are the workers that count, their launchers (without questions), and what lives of the
-    named `roles`.
+    named `roles` or has one of the `pids`.
     """
     living = [one for one in processes if one.death is None and not one.orphan]
     workers = [one.pid for one in living if one.role.worker]
-    named = [one.pid for one in living if one.role.name in roles]
+    named = [one.pid for one in living if one.role.name in roles or one.pid in pids]
     asked: dict[int, tuple[str, ...]] = {
         pid: () for pid in map(launcher_of, workers) if pid is not None
     }

@@ -12,6 +12,7 @@ from typing import Final
 
 from envprobe.ncclfacts import Libraries, NcclLog
 from envprobe.pythonfacts import Inside
+from envprobe.unitfacts import UnitFacts
 from envprobe.values import Value
 
 SCHEMA_VERSION: Final = 1
@@ -337,7 +338,8 @@ class Snapshot:
     `roots` are the pids that the user named (or the members' tops of a cgroup); `wanted` the
     patterns (fnmatch) of names whose values were read. `stable` is false if the set of pids still
     changed after `scans` scans. `reader_uid` and `yama_scope` (None: no Yama) say what the reader
-    was allowed to do.
+    was allowed to do. `unit` is the unit whose main process is a root, if its manager could be
+    asked: that process then has a DECLARED view.
     """
 
     host: str
@@ -353,6 +355,7 @@ class Snapshot:
     yama_scope: int | None = None
     reader_uid: int = 0
     notes: tuple[str, ...] = ()
+    unit: UnitFacts | None = None
     tool_version: str = ""
     schema_version: int = SCHEMA_VERSION
 

@@ -89,6 +89,8 @@ _TELLING_PAIRS: Final = re.compile(
     rb"|(?<![^\s\"'])(?:-[uU]|--(?:proxy-)?user[ =])\s{0,8}(?!\d{1,9}:\d{1,9}(?![^\s\"']))"
     rb"[^\s:\"'/]{1,128}:[^\s\"'/]"
 )
+_TELLING_RUN: Final = re.compile(rb"(?P<pair>" + _TELLING_PAIRS.pattern + rb")\S*")
+_BEFORE_SECRET: Final = re.compile(rb".*\s|.*[=:'\"]", re.S)
 # `-p 8080:80`, `-p 22` and `mkdir -p ./x`: a port, a number or a path, and no password.
 _NO_PASSWORD: Final = re.compile(r"[\d.:/]+(?:tcp|udp)?|[./~].*", re.S)
 _PASSWORD_PROGRAM: Final = re.compile(r"(?:mysql|mariadb)[\w-]*|sshpass")
@@ -230,7 +232,7 @@ def show_text(text: str, limit: int | None = None) -> str:
     Words that look like credentials are masked. `limit` is in characters.
     """
     if _tells(text):
-        return show_command(text.split(" "), limit)
+        return _cut(_without_pairs(show_command(text.split(" "))), limit)
     return _cut(_escape(text), limit)
 
 
@@ -336,6 +338,17 @@ def _is_setting(text: str) -> bool:
 def _tells(text: str) -> bool:
     raw = text.encode("utf-8", "surrogatepass")
     return bool(_TELLING_VALUES.search(raw) or _TELLING_PAIRS.search(raw))
+
+
+def _without_pairs(text: str) -> str:
+    """Return text without the credentials that follow their name as words of their own."""
+
+    def masked_pair(found: re.Match[bytes]) -> bytes:
+        before = _BEFORE_SECRET.match(found["pair"])
+        return (before[0] if before else b"") + b"<masked>"
+
+    raw = text.encode("utf-8", "surrogatepass")
+    return _TELLING_RUN.sub(masked_pair, raw).decode("utf-8", "surrogatepass")
 
 
 def _cut(text: str, limit: int | None) -> str:

@@ -8,7 +8,7 @@ from typing import Final
 
 from envprobe.checks import who
 from envprobe.checks.finding import Context
-from envprobe.model import SILENCE, Confidence, Reading, Sentence
+from envprobe.model import SILENCE, Confidence, Reading, Sentence, View
 from envprobe.routes.types import Break, Cause, Change, Route
 
 _VERBS: Final = {
@@ -29,9 +29,28 @@ def where(context: Context, route: Route, found: Break, others: int = 0) -> str:
     # With a stand-in for its exec view the change may have come before the process did.
     if before.pid == after.pid and not who.is_stand_in(before):
         views = f"its {before.view.value} view and its {after.view.value} view"
-        return f"{verb} in {who.named(context, after.pid)}{more}, between {views}"
+        through = wrappers(context) if before.view is View.DECLARED else ""
+        return f"{verb} in {who.named(context, after.pid)}{more}, between {views}{through}"
     return f"{verb} between {who.place(context, before)} and {who.place(context, after)}{more}"
 
+
+def at_declaration(route: Route) -> Break | None:
+    """Return the break from what a unit declares to what its main process was started with."""
+    first = next(iter(route.breaks), None)
+    if first is None or route.stops[first.before].view is not View.DECLARED:
+        return None
+    return first if route.stops[first.after].view is View.EXEC and first.after == 1 else None
+
+
+def wrappers(context: Context) -> str:
+    """Return through which programs of ExecStart= the way to the main process leads, in words."""
+    unit = context.routing.snapshot.unit
+    if unit is None or not unit.hops:
+        return ""
+    return f", through {who.some((one.program for one in unit.hops), _WRAPPERS)}"
+
+
+_WRAPPERS: Final = 8
 
 _SO: Final = {
     Change.LOST: "it was lost",

@@ -35,7 +35,8 @@ def _all(context: Context) -> Iterator[breaks.Altered]:
         for pid in context.routing.workers():
             route = context.routing.routes.get((pid, name))
             found = breaks.altered(route) if route is not None and (pid, name) not in told else None
-            if found is not None:
+            # Of what a unit's process was not started with, other checks tell.
+            if found is not None and found.found is not breaks.at_declaration(found.route):
                 yield found
 
 

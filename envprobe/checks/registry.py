@@ -14,7 +14,11 @@ from envprobe.checks import (
     c_and_python_disagree,
     changed_on_the_way,
     code_changed_since_start,
+    declaration_not_told,
+    declared_not_handed_over,
+    definition_not_loaded,
     duplicate_variable,
+    env_file_changed,
     env_forbidden,
     env_missing,
     env_unknown,
@@ -43,6 +47,7 @@ from envprobe.checks import (
     peers_differ_critical,
     peers_differ_default,
     pythonpath_ignored,
+    server_not_restarted,
     set_late_unproven,
     set_too_late,
     unstable_tree,
@@ -96,6 +101,11 @@ CHECKS: Final[tuple[Check, ...]] = (
     nccl_expectation_unknown.CHECK,
     nccl_log_not_joined.CHECK,
     nccl_value_origin.CHECK,
+    definition_not_loaded.CHECK,
+    server_not_restarted.CHECK,
+    env_file_changed.CHECK,
+    declared_not_handed_over.CHECK,
+    declaration_not_told.CHECK,
 )
 """The checks of `workers`. A new check is added at the end: ids never change their meaning."""
 
@@ -103,6 +113,10 @@ _OTHERS: Final = (
     "envprobe.checks.trace.registry",
     "envprobe.checks.nccl.registry",
     "envprobe.checks.unit.registry",
+    "envprobe.checks.kernel.registry",
+    "envprobe.checks.rehearse.registry",
+    "envprobe.checks.triage.registry",
+    "envprobe.checks.gate.registry",
 )
 """The modules with the checks of other commands: `workers` must not wait for their imports."""
 

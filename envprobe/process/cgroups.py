@@ -8,6 +8,10 @@ from collections.abc import Iterable
 from typing import Final
 
 _CONTAINER: Final = re.compile(r"(?:^|[-_:])([0-9a-f]{64})(?:\.scope)?$")
+_SERVICE: Final = re.compile(r"[^/]+\.service")
+_UNIT: Final = re.compile(r"[^/]+\.(?:service|scope)")
+_USER_MANAGER: Final = re.compile(r"user@(\d+)\.service")
+_SYSTEMD: Final = ("", "name=systemd")
 _MONITOR: Final = re.compile(r"(?:^|-)conmon-")
 _OCTAL: Final = re.compile(rb"\\([0-7]{3})")
 
@@ -110,3 +114,24 @@ def container_of(groups: dict[str, str]) -> str:
             if match and not _MONITOR.search(part):
                 return match[1]
     return ""
+
+
+def service_of(groups: dict[str, str]) -> tuple[str, int | None] | None:
+    """Return the service whose control group this is, and the uid of the user whose manager it is.
+
+    None if the innermost unit is no service, or none. systemd names the groups of units by them:
+    /system.slice/X.service, /user.slice/user-1000.slice/user@1000.service/app.slice/X.service.
+    """
+    own = [groups[key] for key in _SYSTEMD if key in groups]
+    for path in (*own, *groups.values()):
+        parts = path.split("/")
+        named = [number for number, part in enumerate(parts) if _UNIT.fullmatch(part)]
+        if not named:
+            continue
+        last = named[-1]
+        if not _SERVICE.fullmatch(parts[last]):
+            return None
+        above = (_USER_MANAGER.fullmatch(part) for part in parts[:last])
+        users = [int(found[1]) for found in above if found]
+        return parts[last], users[-1] if users else None
+    return None

@@ -21,7 +21,7 @@ from envprobe.model import (
     State,
     Vanished,
 )
-from envprobe.report import findings, nccljoin_document, patch_document, pretty
+from envprobe.report import declared, findings, nccljoin_document, patch_document, pretty
 from envprobe.report.answers import inside_document
 from envprobe.report.model import Presentation, Report, Scan
 from envprobe.routes.types import Break, Cause, InTime, Launch, NcclHop, PeerGroup, Route, Stop
@@ -32,6 +32,11 @@ def render(report: Report, presentation: Presentation) -> str:
     """Return the report as one JSON document in ASCII, one process or variable a line."""
     document = _Document(presentation).report(report)
     return pretty.dumps(document)
+
+
+def facts(scan: Scan, presentation: Presentation) -> dict[str, Any]:
+    """Return what one scan has read, without what was found wrong."""
+    return _Document(presentation).facts(scan)
 
 
 class _Document:
@@ -58,23 +63,29 @@ class _Document:
         }
 
     def scan(self, scan: Scan) -> dict[str, Any]:
+        return {
+            "verdict": findings.verdict_document(scan.verdict),
+            **self.facts(scan),
+            **patch_document.documents(scan.context),
+            **findings.documents(
+                scan.result, scan.context.config.allow_unknown, unmask=self.unmask
+            ),
+        }
+
+    def facts(self, scan: Scan) -> dict[str, Any]:
         routing = scan.routing
         routes = (
             one for one in routing.routes.values() if one.breaks or one.nccl or self.every_route
         )
         return {
-            "verdict": findings.verdict_document(scan.verdict),
             "snapshot": _snapshot(scan.snapshot),
+            **_given(unit=declared.document(unit) if (unit := scan.snapshot.unit) else None),
             "launches": [_launch(one) for one in routing.launches],
             "peer_groups": [_group(one) for one in routing.groups],
             "processes": [self.process(one) for one in scan.snapshot.processes],
             "vanished": [_vanished(one) for one in scan.snapshot.vanished],
             "variables": [self.variable(scan, name) for name in routing.names],
             "routes": [self.route(one) for one in routes],
-            **patch_document.documents(scan.context),
-            **findings.documents(
-                scan.result, scan.context.config.allow_unknown, unmask=self.unmask
-            ),
         }
 
     # --- values ----------------------------------------------------------------------------------

@@ -26,6 +26,9 @@ _MARKS: Final = {
     State.NOT_APPLICABLE: "/",
     State.NOT_ASKED: ".",
 }
+DECLARED: Final = 0
+"""Stands for what the unit declares where the others are processes: no process has this number."""
+
 _UNKNOWN: Final = frozenset(_MARKS[state] for state in (State.UNREADABLE, State.CHANGING))
 MEANINGS: Final = {
     SAME: "the value in the second column",
@@ -41,7 +44,7 @@ MEANINGS: Final = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Column:
-    """Processes whose cells are alike in every row shown."""
+    """Processes whose cells are alike in every row shown; none for what a unit declares."""
 
     label: str
     pids: tuple[int, ...]
@@ -92,9 +95,9 @@ class Focus:
 def build(routing: Routing, launch: Launch, focus: Focus) -> Matrix:
     """Return the table of one launch: its launcher, its workers, and helpers that are spoken of.
 
-    The rows are the variables that somebody asked for or that a finding names. Without any
-    expectation they are also those that the server was started with; if there are none, all that
-    are the same in all workers, as far as they could be read.
+    The rows are the variables that somebody asked for, that a finding names or that the unit
+    declares. Without any expectation they are also those that the server was started with; if there
+    are none, all that are the same in all workers, as far as they could be read.
     """
     table = _Table(routing, launch, focus)
     same, unread, differing = table.split()
@@ -130,7 +133,12 @@ class _Table:
         self.workers = [processes[pid] for pid in launch.workers if pid in processes]
         self.shown = [*self._helpers(processes), *self.workers]
         self.heads = heads(self.shown, self.workers)
+        self.unit = routing.snapshot.unit
         views = {process.pid: process.environment(View.LIBC) for process in self.shown}
+        main = processes.get(self.unit.main_pid) if self.unit is not None else None
+        self.declared = main is not None
+        if main is not None:
+            views[DECLARED] = main.environment(View.DECLARED)
         self.readings = {
             name: {pid: view.reading(name) for pid, view in views.items()} for name in routing.names
         }
@@ -156,6 +164,7 @@ class _Table:
         return (
             self.focus.show_all
             or name in self.asked
+            or (self.unit is not None and name in self.unit.names)
             or any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
         )
 
@@ -199,11 +208,12 @@ class _Table:
         return mark + LATE if route is not None and route.in_time is InTime.NO else mark
 
     def columns(self, names: list[str]) -> tuple[Column, ...]:
-        return columns(self.shown, [self.marks[name] for name in names], self.heads)
+        made = columns(self.shown, [self.marks[name] for name in names], self.heads)
+        return (Column("declared", (), worker=False), *made) if self.declared else made
 
     def rows(self, names: list[str], columns: tuple[Column, ...]) -> Iterator[Row]:
         for name in names:
-            marks = tuple(self.marks[name][column.pids[0]] for column in columns)
+            marks = tuple(self.marks[name][(*column.pids, DECLARED)[0]] for column in columns)
             others = tuple((letter, value) for value, letter in self.letters[name].items())
             yield Row(name, self.values[name], marks, others)
 
@@ -220,7 +230,10 @@ class _Table:
 
     def _letters_of(self, name: str) -> dict[Value, str]:
         known = self.values[name]
-        others = dict.fromkeys(one for one in self._values(self.shown, name) if one != known)
+        found = [*self._values(self.shown, name)]
+        if self.declared and (declared := self.readings[name][DECLARED].value) is not None:
+            found.insert(0, declared)
+        others = dict.fromkeys(one for one in found if one != known)
         return {value: letter(number) for number, value in enumerate(others)}
 
     def _values(self, processes: Iterable[Process], name: str) -> Iterator[Value]:

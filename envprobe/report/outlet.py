@@ -93,13 +93,17 @@ class Grid:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Subject:
-    """One thing that was looked at (a server, a log, an interpreter) and all that was found."""
+    """One thing that was looked at (a server, a log, an interpreter) and all that was found.
+
+    `checks` are those that were run on it, None: all of the outlet.
+    """
 
     name: str
     verdict: Verdict
     told: tuple[Told, ...]
     grids: tuple[Grid, ...] = ()
     notes: tuple[str, ...] = ()
+    checks: tuple[Check, ...] | None = None
 
     @property
     def unexplained(self) -> bool:

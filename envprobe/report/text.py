@@ -8,7 +8,7 @@ from typing import Final
 
 from envprobe import redact
 from envprobe.errors import Exit
-from envprobe.report import findings, insidetable, labels, matrix, nccltable, tree
+from envprobe.report import declared, findings, insidetable, labels, matrix, nccltable, tree
 from envprobe.report.model import Presentation, Report, Scan
 from envprobe.routes.types import Launch
 from envprobe.values import Value
@@ -21,6 +21,11 @@ _NAMES_LISTED: Final = 12
 def render(report: Report, presentation: Presentation) -> str:
     """Return the report as text of at least 80 columns, ending with a newline."""
     return redact.without_commands("\n".join(_Text(report, presentation).lines()) + "\n")
+
+
+def facts(scan: Scan, report: Report, presentation: Presentation) -> Iterator[str]:
+    """Yield what one scan of a report has read, without what was found wrong."""
+    yield from _Text(report, presentation).facts(scan)
 
 
 class _Text(findings.Prose):
@@ -77,7 +82,15 @@ class _Text(findings.Prose):
     # --- one scan --------------------------------------------------------------------------------
 
     def scan(self, scan: Scan) -> Iterator[str]:
+        yield from self.facts(scan)
+        yield from self.findings(
+            scan.result, self.report.config.allow_unknown, details=self.presentation.show_all
+        )
+
+    def facts(self, scan: Scan) -> Iterator[str]:
         yield self.heading(scan)
+        for line in declared.lines(scan.snapshot.unit) if scan.snapshot.unit is not None else ():
+            yield from self.wrapped(line, "    ", "  ")
         yield from self.tree(scan)
         for launch in scan.routing.launches:
             focus = matrix.Focus(
@@ -90,9 +103,6 @@ class _Text(findings.Prose):
             yield from self.table(scan, insidetable.build(scan.context, launch))
             yield from self.nccl(scan, launch)
         yield from self.notes(scan)
-        yield from self.findings(
-            scan.result, self.report.config.allow_unknown, details=self.presentation.show_all
-        )
 
     def heading(self, scan: Scan) -> str:
         snapshot = scan.snapshot

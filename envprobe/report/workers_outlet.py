@@ -10,7 +10,7 @@ from envprobe import redact
 from envprobe.checks import who
 from envprobe.checks.registry import CHECKS
 from envprobe.checks.verdict import Verdict
-from envprobe.report import insidetable, labels, matrix, tree
+from envprobe.report import declared, insidetable, labels, matrix, tree
 from envprobe.report.model import Presentation, Report, Scan
 from envprobe.report.outlet import Cell, Grid, Outlet, Subject, Tone, subject
 from envprobe.values import Value
@@ -49,7 +49,7 @@ def _subject(report: Report, scan: Scan, presentation: Presentation) -> Subject:
         allow_unknown=report.config.allow_unknown,
         fail_on=report.fail_on,
         called=lambda pid: who.named(scan.context, pid),
-        grids=tuple(_grids(report, scan, presentation)),
+        grids=tuple(grids(report, scan, presentation)),
         notes=tuple(notes),
         unmask=presentation.unmask,
     )
@@ -65,7 +65,11 @@ def _name(scan: Scan) -> str:
     return f"{name}(PID {pid}) on {host}"
 
 
-def _grids(report: Report, scan: Scan, presentation: Presentation) -> Iterator[Grid]:
+def grids(report: Report, scan: Scan, presentation: Presentation) -> Iterator[Grid]:
+    """Yield the tree of one scan and its tables."""
+    if scan.snapshot.unit is not None:
+        rows = tuple((Cell(line),) for line in declared.lines(scan.snapshot.unit))
+        yield Grid("declared", ("the unit in front of the server",), rows)
     yield _tree(scan)
     for launch in scan.routing.launches:
         focus = matrix.Focus(

@@ -37,7 +37,7 @@ def build(
 
 
 def _names(snapshot: Snapshot, expected: Iterable[str]) -> tuple[str, ...]:
-    """Return the wanted names that occur in any view, and those expected, sorted."""
+    """Return the wanted names that occur in any view, those expected and those declared, sorted."""
     patterns = "|".join(fnmatch.translate(pattern) for pattern in snapshot.wanted)
     present = {
         name
@@ -48,15 +48,21 @@ def _names(snapshot: Snapshot, expected: Iterable[str]) -> tuple[str, ...]:
     wanted = filter(re.compile(patterns).match, present) if patterns else ()
     logs = (process.nccl for process in snapshot.processes if process.nccl is not None)
     read = {one.name for log in logs for one in log.reads}
-    return tuple(sorted({*wanted, *expected, *read}))
+    declared = snapshot.unit.names if snapshot.unit is not None else ()
+    return tuple(sorted({*wanted, *expected, *read, *declared}))
 
 
 def _ends(family: Family, found: Iterable[Launch], roles: Iterable[str]) -> list[Process]:
-    """Return the processes to which routes lead: the workers, then those of the named roles."""
+    """Return the processes to which routes lead: the workers, then those of the named roles.
+
+    The main process of a unit is the last one: what is declared has to reach it first.
+    """
     counted = dict.fromkeys(pid for launch in found for pid in launch.workers)
     named = set(roles)
     others = (one for one in family.by_pid.values() if one.role.name in named and not one.orphan)
     counted.update(dict.fromkeys(one.pid for one in others))
+    if family.unit is not None and family.unit.main_pid in family.by_pid:
+        counted.setdefault(family.unit.main_pid)
     return [family.by_pid[pid] for pid in counted]
 
 

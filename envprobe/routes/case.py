@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from envprobe.model import SILENCE, Process, Reading, Sentence, Shown, State, View
 from envprobe.routes.hops import Hop, HopKind, Way
@@ -63,6 +63,10 @@ class Case:
     def of(self, *kinds: HopKind) -> Iterator[Hop]:
         """Return the hops in question that are of these kinds."""
         return (hop for hop in self.hops if hop.kind in kinds)
+
+
+Rule = Callable[[Case], Iterator[Verdict]]
+"""Judges one cause of a case; says nothing where the cause does not come into question."""
 
 
 # --- words ---------------------------------------------------------------------------------------

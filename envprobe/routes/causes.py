@@ -6,10 +6,12 @@ nothing. Every hop has at least one rule that fits, so a break never stays witho
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from envprobe.model import Confidence, EdgeKind, Process, Sentence
-from envprobe.routes.case import Case, Verdict, cause, had
+from envprobe.routes.case import Case, Rule, Verdict, cause, had
+from envprobe.routes.declaration import RULES as OF_UNIT
+from envprobe.routes.declaration import is_main
 from envprobe.routes.evidence import (
     both_ends,
     came_so,
@@ -43,8 +45,6 @@ from envprobe.routes.words import (
     through,
     ways_around_spawn,
 )
-
-Rule = Callable[[Case], Iterator[Verdict]]
 
 
 def never_set(case: Case) -> Iterator[Verdict]:
@@ -95,6 +95,8 @@ def at_secure(case: Case) -> Iterator[Verdict]:
 def built_by_launcher(case: Case) -> Iterator[Verdict]:
     """Judge whether a service manager, container runtime or the like made the environment."""
     for process in started_by_launcher(case):
+        if is_main(case, process):
+            continue
         maker = process.edge.launcher or "its launcher"
         yield Verdict(
             cause(
@@ -264,6 +266,7 @@ RULES: list[tuple[CauseId, Rule]] = [
     (CauseId.NEVER_SET, never_set),
     (CauseId.AT_SECURE, at_secure),
     (CauseId.BUILT_BY_LAUNCHER, built_by_launcher),
+    *OF_UNIT,
     (CauseId.FROZEN_IN_FORKSERVER, frozen_in_forkserver),
     (CauseId.SET_LATE_IN_PARENT, set_late_in_parent),
     (CauseId.FORK_CHILD, fork_child),

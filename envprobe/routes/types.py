@@ -35,6 +35,13 @@ class CauseId(str, enum.Enum):
     OS_PUTENV = "os-putenv"
     NCCL_CONF_FILE = "nccl-conf-file"
     OS_ENVIRON_EDITED = "os-environ-edited"
+    DEFINITION_CHANGED = "definition-changed"
+    ENVIRONMENT_FILE = "environment-file"
+    EXEC_START_WRAPPER = "exec-start-wrapper"
+    MANAGER_CHANGED = "manager-environment-changed"
+    PAM = "pam"
+    SET_BY_MANAGER = "set-by-manager"
+    EXEC_AGAIN = "exec-again"
 
 
 class NcclCauseId(str, enum.Enum):
@@ -135,9 +142,9 @@ class Route:
     """One variable's readings on the way from the root to one process.
 
     The stops run exec(root), libc(root), ... exec(process), libc(process), and python(process)
-    where that view was read. `edges[i]` is the edge into the process of the i-th pid on the way.
-    `breaks` are in the order of the stops. `nccl` are the hops from there into NCCL, if its log was
-    joined to the process.
+    where that view was read; in front of a unit's main process stands its declaration. `edges[i]`
+    is the edge into the process of the i-th pid on the way. `breaks` are in the order of the stops.
+    `nccl` are the hops from there into NCCL, if its log was joined to the process.
     """
 
     name: str

@@ -53,6 +53,7 @@ class Family:
     """The processes of a snapshot by number and by parent, and what was read of them."""
 
     def __init__(self, snapshot: Snapshot) -> None:
+        self.unit = snapshot.unit
         self.by_pid = {process.pid: process for process in snapshot.processes}
         self._readings: dict[int, dict[View, dict[str, Reading]]] = {}
         self._children: dict[int, list[Process]] = {}

@@ -6,7 +6,7 @@ import fnmatch
 import functools
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Container, Iterator
 from typing import Any, Final
 
 from envprobe import tables
@@ -56,6 +56,19 @@ def known_writers(name: str, value: Value, process: Process, family: Family) -> 
         exact = "values" in row and not row.get("removes")
         if ours and exact and _value_fits(row, Reading(State.VALUE, value)):
             yield f"{row['framework']} sets {name} itself: {row['condition']} ({row['source']})"
+
+
+def may_set(name: str, frameworks: Container[str], accepts: Callable[[Value], bool]) -> str:
+    """Return which of some frameworks sets a variable to what is accepted, in words; "" if none.
+
+    Only what needs no option counts, and only rows that name the variable and its values.
+    """
+    for row in _rows_for(name):
+        plain = row["framework"] in frameworks and row["variable"] == name and "needs" not in row
+        values = [Value(os.fsencode(text)) for text in row.get("values", ())]
+        if plain and not row.get("removes") and any(map(accepts, values)):
+            return f"{row['framework']} sets it itself: {row['condition']} ({row['source']})"
+    return ""
 
 
 @functools.cache

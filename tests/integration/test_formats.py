@@ -23,11 +23,13 @@ def tree() -> Iterator[demo.Tree]:
 
 def arguments(command: str, tree: demo.Tree) -> tuple[str, ...]:
     if command == "workers":
-        return (command, "--pid", str(tree.pid), "--expect", "NCCL_ALGO=Never")
+        return ("--pid", str(tree.pid), "--expect", "NCCL_ALGO=Never")
     if command == "nccl":
-        return (command, str(LOG), "--expect", "NCCL_ALGO=Never")
+        return (str(LOG), "--expect", "NCCL_ALGO=Never")
+    if command == "unit":
+        return ("--expect", "NCCL_ALGO=Never", "--", "/usr/bin/python3", "-c", "pass")
     hook = ("--expect-winner", "/none/sitecustomize.py", "--no-spawn", "--runs", "0")
-    return (command, "--python", "/usr/bin/python3", *hook)
+    return ("--python", "/usr/bin/python3", *hook)
 
 
 @pytest.mark.parametrize(
@@ -35,6 +37,7 @@ def arguments(command: str, tree: demo.Tree) -> tuple[str, ...]:
     [
         ("workers", 1, "EP004"),
         ("nccl", 1, "EP2"),
+        ("unit", 1, "EP3"),
         ("trace-sitecustomize", 1, "EP1"),
     ],
 )
@@ -43,7 +46,7 @@ def test_one_run_writes_all_formats_and_they_agree(
 ) -> None:
     outputs = {kind: tmp_path / f"report.{kind}" for kind in formats.MACHINE}
     options = [f"-o{kind}={path}" for kind, path in outputs.items()]
-    done = envprobe(*arguments(command, tree), *options, "--format", "github")
+    done = envprobe(command, *options, "--format", "github", *arguments(command, tree))
     assert done.returncode == code, done.stderr
     annotations = consumers.annotations(done.stdout)
     assert done.stdout == outputs["github"].read_text()

@@ -1,19 +1,53 @@
-"""The kernel on a GPU: right over a grid of shapes, in graphs too, and it allocates nothing."""
+"""The kernel on a GPU: right over a grid of shapes, in graphs too, and it allocates nothing.
+
+SGLang's real TritonAttnBackend is patched and called there, too, where SGLang is installed beside
+torch; compiled packages that its CUDA paths import, and that are missing, have stand-ins that
+compute nothing (tests/programs/compiled_neighbours.py).
+"""
 
 from __future__ import annotations
 
 import importlib.util
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kernel_ext.launch import VerifyAttention
+from kernel_ext.patch import ROW_TOLERANCE
 from kernel_ext.problems import Problem, random_problem
 from kernel_ext.reference import allowed_error, reference_attention
 from tests.programs.requirement import missing
 
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = ROOT / "tests" / "programs" / "sglang_verify.py"
+SECONDS = 300
 RAGGED = [31, 0, 33, 1000]
+
+REAL_CLASS: dict[str, dict[str, Any]] = {
+    "taken": {"heads": 8, "prefixes": [1900, 37, 0, 5]},
+    "flat q": {"heads": 16, "prefixes": [0, 300], "flat": True},
+    "128 heads": {"heads": 128, "prefixes": [300, 1000]},
+    "nothing is stored": {"heads": 8, "arguments": {"save_kv_cache": False}},
+    "plain extend": {"heads": 8, "mode": "EXTEND"},
+    "logit cap": {"heads": 8, "layer": {"logit_cap": 30.0}},
+    "validate": {"heads": 8, "prefixes": [1000, 64], "kernel": "validate"},
+    "off": {"heads": 8, "kernel": "off"},
+    "graph": {"heads": 8, "prefixes": [700, 1500, 33, 8], "then": [1900, 0, 64, 301]},
+}
+COUNTED: dict[str, dict[str, int]] = {
+    "plain extend": {"other_modes": 1},
+    "logit cap": {"fallen_back": 1},
+    "validate": {"compared": 1},
+    "off": {},
+    "graph": {"taken": 2, "recorded": 1},
+}
+SGLANGS_OWN = {"plain extend", "logit cap", "validate", "off"}
 
 
 @pytest.fixture(scope="module")
@@ -115,3 +149,36 @@ def test_a_call_allocates_nothing(torch: Any, kernel: VerifyAttention) -> None:
     before = torch.cuda.memory_stats()["allocation.all.allocated"]
     run(kernel, problem, out)
     assert torch.cuda.memory_stats()["allocation.all.allocated"] == before
+
+
+@pytest.fixture(scope="module")
+def reports(torch: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    if importlib.util.find_spec("sglang") is None:
+        missing("gpu", "SGLang is not installed beside torch")
+    done = subprocess.run(
+        [sys.executable, str(PROGRAM), str(tmp_path_factory.mktemp("model")), "cuda"],
+        input=json.dumps(list(REAL_CLASS.values())),
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])},
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    return dict(zip(REAL_CLASS, json.loads(done.stdout.splitlines()[-1]), strict=True))
+
+
+@pytest.mark.parametrize("name", REAL_CLASS)
+def test_the_patched_real_class_beside_stand_ins_equals_the_unpatched(
+    name: str, reports: dict[str, dict[str, Any]]
+) -> None:
+    report = reports[name]
+    counted = {key: value for key, value in report["counters"].items() if value}
+    assert counted == COUNTED.get(name, {"taken": 1})
+    assert report["dtype"] == "torch.bfloat16"
+    assert report["applied"] == (name != "off")
+    assert report["row_error"] <= (0 if name in SGLANGS_OWN else ROW_TOLERANCE)
+    assert (report["row_error"] > 0) == (name not in SGLANGS_OWN)
+    assert report["stored"] == [name != "nothing is stored"] * 2
+    assert report["kernel_is_back"]
+    assert report["removed"]

@@ -259,3 +259,34 @@ def test_without_a_manager_a_name_cannot_be_told(tmp_path: Path) -> None:
     ran = envprobe("unit", "--user", "x", env=environment(XDG_RUNTIME_DIR=str(tmp_path)))
     assert (ran.returncode, ran.stdout) == (3, "")
     assert "cannot be asked" in ran.stderr
+
+
+def test_a_configuration_ignores_and_accepts(tmp_path: Path) -> None:
+    unit = _file(tmp_path, "Environment=A=$B", start="ExecStart=/bin/sh -c 'eval x'")
+    found = _json(unit)
+    assert (found["verdict"]["exit"], _checks(found)) == (
+        1,
+        {"unit-dollar-literal", "launch-unknown"},
+    )
+    config = tmp_path / "envprobe.toml"
+    config.write_text('[ignore]\nunit-dollar-literal = "meant so"\n')
+    found = _json(unit, "--config", str(config))
+    assert (found["verdict"]["exit"], _checks(found)) == (3, {"launch-unknown"})
+    (one,) = found["ignored"]
+    assert (one["check"], one["ignored_because"]) == ("unit-dollar-literal", "meant so")
+    config.write_text(config.read_text() + '[allow-unknown]\nlaunch-unknown = "a wrapper"\n')
+    assert _json(unit, "--config", str(config))["verdict"]["exit"] == 0
+    ran = envprobe("unit", unit, "--config", str(tmp_path / "none.toml"))
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert "none.toml" in ran.stderr
+
+
+def test_the_sandbox_of_a_unit_is_reported(tmp_path: Path) -> None:
+    unit = _file(tmp_path, "PrivateTmp=yes", "BindPaths=/a:/b")
+    (definition,) = _json(unit)["definitions"]
+    assert definition["sandbox"] == [
+        {"property": "PrivateTmp=yes", "place": {"file": unit, "line": 2}},
+        {"property": "BindPaths=/a:/b", "place": {"file": unit, "line": 3}},
+    ]
+    text = envprobe("unit", unit).stdout
+    assert f"changes which files are seen: PrivateTmp=yes ({unit}:2)" in text.replace("\n    ", "")

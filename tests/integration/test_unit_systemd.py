@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
+import shutil
 import zlib
 from collections.abc import Iterator
 
@@ -60,10 +62,11 @@ def _handed(manager: UserManager, name: str) -> dict[str, bytes] | None:
 
 
 def _read(manager: UserManager, name: str, base: dict[str, str]) -> tuple[Declared, bool]:
-    """Return what envprobe reads in a unit's file, and whether it remarks on anything."""
+    """Return what envprobe reads in a unit's files, and whether it remarks on anything."""
     path = manager.units / f"{name}.service"
+    files = [path, *sorted(path.with_name(f"{path.name}.d").glob("*.conf"))]
     scope = Scope(path.name, str(path), user_manager=True, uid=0, variables=base, version=VERSION)
-    made = unit.read(scope, [unitfile.parse(str(path), path.read_bytes())])
+    made = unit.read(scope, [unitfile.parse(str(one), one.read_bytes()) for one in files])
     declared, remarks = environment.declare(made, base, version=VERSION)
     return declared, bool(made.remarks or remarks)
 
@@ -82,37 +85,88 @@ PIECES = st.sampled_from([*NAMES, *MARKS, *ESCAPES, *PERCENTS, *TEXTS])
 NAMED = st.sampled_from(["", "A=", 'B="', "C='", '"D='])
 LINE = st.builds(lambda name, rest: name + "".join(rest), NAMED, st.lists(PIECES, max_size=12))
 FILE = st.builds(lambda lines: "\n".join(lines), st.lists(LINE, max_size=4))
-CASE = st.tuples(st.lists(LINE, max_size=3), FILE, st.one_of(st.none(), LINE))
+PASSED = {"A": "of the manager", "P": "p $q 'r' \\", "Q": ""}
+"""What the manager of these tests hands to its units, below everything else."""
+WORDS = st.lists(
+    st.sampled_from([*PASSED, "HOME", "NOPE", "B", "A=a", "%n", '"C', "\\x41"]), max_size=3
+)
+SETTING = st.one_of(
+    st.builds("Environment={}".format, LINE),
+    st.builds("Environment={}".format, LINE),
+    st.builds(lambda words: f"PassEnvironment={' '.join(words)}", WORDS),
+    st.builds(lambda words: f"UnsetEnvironment={' '.join(words)}", WORDS),
+    st.builds("UnsetEnvironment={}".format, LINE),
+    st.sampled_from(["Environment=", "PassEnvironment=", "UnsetEnvironment=", "EnvironmentFile="]),
+    st.just("EnvironmentFile=-{folder}/{name}.second"),
+)
+BODY = st.lists(SETTING, max_size=4)
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A unit's own lines, those of its drop-ins, and the text of its two environment files."""
+
+    body: list[str]
+    drop_ins: list[list[str]]
+    file: str
+    second: str
+
+    def write(self, manager: UserManager, name: str) -> str:
+        """Write the files and drop-ins; return what goes into the unit itself."""
+        for end, text in (("env", self.file), ("second", self.second)):
+            (manager.folder / f"{name}.{end}").write_bytes(text.encode())
+        folder = manager.units / f"{name}.service.d"
+        shutil.rmtree(folder, ignore_errors=True)
+        for number, lines in enumerate(self.drop_ins):
+            text = "[Service]\n" + self._lines(manager, name, lines)
+            manager.write(f"{folder.name}/{number}.conf", text)
+        first = f"EnvironmentFile={manager.folder}/{name}.env\n"
+        return first + self._lines(manager, name, self.body)
+
+    @staticmethod
+    def _lines(manager: UserManager, name: str, lines: list[str]) -> str:
+        text = "".join(f"{line}\n" for line in lines)
+        return text.replace("{folder}/{name}", f"{manager.folder}/{name}")
+
+
+CASE = st.builds(Case, BODY, st.lists(BODY, max_size=2), FILE, FILE)
+
+
+@pytest.fixture
+def passing(manager: UserManager) -> Iterator[UserManager]:
+    """The manager, which has variables of its own for a while."""
+    manager.systemctl("set-environment", *(f"{name}={value}" for name, value in PASSED.items()))
+    yield manager
+    manager.systemctl("unset-environment", *PASSED)
 
 
 @settings(
-    max_examples=5,
+    max_examples=8,
     deadline=None,
     phases=[Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(st.lists(CASE, min_size=60, max_size=60))
 def test_generated_units_and_files_give_the_same_bytes(
-    manager: UserManager, cases: list[tuple[list[str], str, str | None]]
+    passing: UserManager, cases: list[Case]
 ) -> None:
-    units: dict[str, str | bytes] = {}
-    for number, (lines, file, unset) in enumerate(cases):
-        path = manager.folder / f"g{number}.env"
-        path.write_bytes(file.encode())
-        body = "".join(f"Environment={line}\n" for line in lines)
-        body += f"UnsetEnvironment={unset}\n" if unset is not None else ""
-        units[f"g{number}"] = f"EnvironmentFile={path}\n{body}"
-    _start(manager, units)
-    base = manager.variables()
-    for name, body in units.items():
-        handed = _handed(manager, name)
-        declared, remarked = _read(manager, name, base)
+    units: dict[str, str | bytes] = {
+        f"g{number}": case.write(passing, f"g{number}") for number, case in enumerate(cases)
+    }
+    _start(passing, units)
+    base = passing.variables()
+    assert base.items() >= PASSED.items()
+    started = 0
+    for (name, body), case in zip(units.items(), cases, strict=True):
+        handed = _handed(passing, name)
+        declared, remarked = _read(passing, name, base)
         if handed is None:
-            assert remarked, body
+            assert remarked, case
             continue
-        assert declared.environment.status is EnvironmentStatus.COMPLETE, body
-        file = (manager.folder / f"{name}.env").read_bytes()
-        assert _ours(declared) == handed, (body, file)
+        started += 1
+        assert declared.environment.status is EnvironmentStatus.COMPLETE, case
+        assert _ours(declared) == handed, (body, case)
+    assert started > len(cases) // 4
 
 
 @pytest.mark.parametrize(

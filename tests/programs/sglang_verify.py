@@ -5,7 +5,10 @@
 
 SGLang's own kernel runs in Triton's interpreter, in float32: the interpreter gets bfloat16 wrong.
 The bundled CUDA kernel cannot run here; where the patch would start it, the torch reference does.
-With `cuda` all runs on the GPU, in bfloat16, and the bundled kernel answers.
+With `cuda` all runs on the GPU, in bfloat16, and the bundled kernel answers. Compiled packages that
+SGLang imports there, and that are not installed, have stand-ins (`compiled_neighbours.py`): nothing
+in a case's way calls them. A case with `then` is recorded in a CUDA graph, with the lengths of
+`prefixes`, and replayed with those of `then`.
 Standard input has a list of cases, standard output gets a list of reports.
 """
 
@@ -14,6 +17,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,7 +27,7 @@ import torch
 RANK, ROPE, DRAFTS = 512, 64, 4
 TREE = torch.tensor([[1, 0, 0, 0], [1, 1, 0, 0], [1, 0, 1, 0], [1, 1, 0, 1]], dtype=torch.bool)
 SCALE = 192**-0.5
-SLOTS = 256
+SLOTS, LONGEST = 8192, 2048
 DEVICE = sys.argv[2] if len(sys.argv) > 2 else "cpu"
 DTYPE = torch.bfloat16 if DEVICE == "cuda" else torch.float32
 
@@ -70,7 +74,7 @@ def make_model(directory: Path, heads: int) -> None:
         "qk_rope_head_dim": ROPE,
         "qk_nope_head_dim": 128,
         "v_head_dim": 128,
-        "max_position_embeddings": 2048,
+        "max_position_embeddings": LONGEST,
         "torch_dtype": "bfloat16",
     }
     (directory / "config.json").write_text(json.dumps(sizes))
@@ -94,11 +98,12 @@ class Server:
             attention_backend="triton",
             load_format="dummy",
             disable_cuda_graph=True,
+            speculative_num_draft_tokens=DRAFTS,
         )
         ranks = SpawnRanks(world_rank=0, dp_rank=None, gpu_id=0)
         publish(arguments, role="scheduler", ranks=ranks)
         self.pool = MLATokenToKVPool(SLOTS, 1, DTYPE, RANK, ROPE, 1, DEVICE, False)
-        self.requests = ReqToTokenPool(8, 128, DEVICE, False)
+        self.requests = ReqToTokenPool(8, LONGEST, DEVICE, False)
         allocator = SimpleNamespace(get_kvcache=lambda: self.pool)
         translator = KVIndexTranslator(
             req_to_token=self.requests.req_to_token,
@@ -189,23 +194,67 @@ class Server:
             extend_prefix_lens=lengths,
             extend_prefix_lens_cpu=prefixes,
             positions=None,
+            encoder_lens=None,
         )
 
-    def run(self, case: dict[str, Any]) -> tuple[Any, bool]:
-        """Call forward_extend; its result, and whether the new keys are in the pool afterwards."""
-        prefixes, extra = case.get("prefixes", [5]), dict(case.get("arguments", {}))
-        heads = case.get("heads", 1)
-        if case.get("sinks"):
-            extra["sinks"] = torch.zeros(heads)
+    def inputs(self, case: dict[str, Any], prefixes: list[int]) -> tuple[Any, Any, Any]:
+        """Make a batch, its queries and its new keys; the same ones for the same lengths."""
         batch = self.batch(case.get("mode", "TARGET_VERIFY"), prefixes)
-        self.backend.init_forward_metadata(batch)
-        tokens = len(prefixes) * DRAFTS
+        tokens, heads = len(prefixes) * DRAFTS, case.get("heads", 1)
         q = torch.randn(tokens, heads, RANK + ROPE).to(DTYPE) * 0.3
         k = torch.randn(tokens, 1, RANK + ROPE).to(DTYPE) * 0.3
-        q = q.flatten(1) if case.get("flat") else q
+        return batch, q.flatten(1) if case.get("flat") else q, k
+
+    def run(self, case: dict[str, Any], prefixes: list[int]) -> tuple[Any, bool]:
+        """Call forward_extend; its result, and whether the new keys are in the pool afterwards."""
+        batch, q, k = self.inputs(case, prefixes)
+        extra, heads = dict(case.get("arguments", {})), case.get("heads", 1)
+        if case.get("sinks"):
+            extra["sinks"] = torch.zeros(heads)
+        self.backend.init_forward_metadata(batch)
         layer = self.layer(heads, case.get("layer", {}))
         out = self.backend.forward_extend(q, k, k[..., :RANK], layer, batch, **extra)
         return out, torch.equal(self.pool.kv_buffer[0][batch.out_cache_loc], k)
+
+    def replay(self, case: dict[str, Any]) -> tuple[Any, bool]:
+        """Record forward_extend as SGLang's graph runner does, and replay it for other lengths."""
+        batch, q, k = self.inputs(case, case["prefixes"])
+        layer = self.layer(case.get("heads", 1), {})
+        self.backend.init_cuda_graph_state(batch.batch_size, len(q))
+        self.backend.init_forward_metadata_out_graph(batch, in_capture=True)
+        play, out = recorded(lambda: self.backend.forward_extend(q, k, k[..., :RANK], layer, batch))
+        later, later_q, later_k = self.inputs(case, case["then"])
+        for static, new in ((q, later_q), (k, later_k), (batch.out_cache_loc, later.out_cache_loc)):
+            static.copy_(new)
+        self.backend.init_forward_metadata_out_graph(later)
+        play()
+        return out, torch.equal(self.pool.kv_buffer[0][later.out_cache_loc], later_k)
+
+
+def recorded(call: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
+    """Record a call in a CUDA graph, after a run outside of it; return its replay and result."""
+    stream = torch.cuda.Stream()
+    torch.cuda.synchronize()
+    with torch.cuda.stream(stream):
+        call()
+        stream.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=stream):
+            result = call()
+    stream.synchronize()
+
+    def play() -> None:
+        graph.replay()
+        torch.cuda.synchronize()
+
+    return play, result
+
+
+def row_error(got: Any, expected: Any) -> float:
+    """Return the largest error of a row of one head, as a part of the row's norm."""
+    rows = (-1, RANK)
+    difference = (got.float() - expected.float()).view(rows).norm(dim=1)
+    return float((difference / expected.float().view(rows).norm(dim=1)).max())
 
 
 def counted() -> dict[str, int]:
@@ -223,13 +272,14 @@ def run_case(server: Server, case: dict[str, Any]) -> dict[str, Any]:
     from kernel_ext import counters, patch
 
     original = server.module.TritonAttnBackend.forward_extend
-    expected, stored_before = server.run(case)
+    prefixes = case.get("then", case.get("prefixes", [5]))
+    expected, stored_before = server.run(case, prefixes)
     os.environ[patch.VARIABLE] = case.get("kernel", "on")
     runner = ReferenceRunner(case.get("factor", 1.0)) if DEVICE == "cpu" else None
     applied = patch.apply(server.module, runner)
     current = server.module.TritonAttnBackend.forward_extend
     kernel = server.backend.extend_attention_fwd
-    got, stored = server.run(case)
+    got, stored = server.replay(case) if "then" in case else server.run(case, prefixes)
     patch.remove(server.module)
     reasons = dict(counters.reasons)
     counters.reasons.clear()
@@ -239,6 +289,7 @@ def run_case(server: Server, case: dict[str, Any]) -> dict[str, Any]:
         "kernel_is_back": server.backend.extend_attention_fwd is kernel,
         "removed": server.module.TritonAttnBackend.forward_extend is original,
         "error": float((got - expected).abs().max()),
+        "row_error": row_error(got, expected),
         "scale": float(expected.abs().max()),
         "shape": list(got.shape),
         "dtype": str(got.dtype),
@@ -251,6 +302,10 @@ def run_case(server: Server, case: dict[str, Any]) -> dict[str, Any]:
 def main() -> None:
     """Run the cases that standard input describes."""
     cases = json.load(sys.stdin)
+    if DEVICE == "cuda":
+        from tests.programs import compiled_neighbours
+
+        compiled_neighbours.install()
     server = Server(Path(sys.argv[1]), 8)
     print(json.dumps([run_case(server, case) for case in cases]))
 

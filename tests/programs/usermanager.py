@@ -11,7 +11,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from envprobe.process import cgroups
@@ -21,6 +21,14 @@ PROGRAM = "/lib/systemd/systemd"
 SECONDS = 30
 _MOST_PROCESSES = "600"
 _ENTER = 'for group; do echo $$ > "$group/cgroup.procs" || exit 1; done; exec "$0" --user'
+_UNQUOTE = (
+    'while IFS= read -r line; do eval "value=${line#*=}";'
+    ' printf "%s=%s\\0" "${line%%=*}" "$value"; done'
+)
+
+
+_OF_JOURNAL = f"user@{os.getuid()}.service"
+"""The group of a user's manager: journald tells the units of its processes by that name."""
 
 
 class UserManager:
@@ -65,14 +73,26 @@ class UserManager:
         return int(self.systemctl("show", "--value", "--property=MainPID", unit))
 
     def variables(self) -> dict[str, str]:
-        """Return what the manager hands to all its units."""
-        lines = self.systemctl("show-environment").splitlines()
-        return dict(line.split("=", 1) for line in lines)
+        """Return what the manager hands to all units, as a shell reads what systemctl quotes."""
+        read = subprocess.run(
+            ["bash", "-c", _UNQUOTE],
+            input=self.systemctl("show-environment"),
+            env={},
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=True,
+        )
+        entries = read.stdout.removesuffix("\0").split("\0")
+        return dict(entry.split("=", 1) for entry in entries)
 
 
 @contextlib.contextmanager
-def user_manager(folder: Path) -> Iterator[UserManager]:
-    """Start a manager and end it with all that it has started; skips where none can be run."""
+def user_manager(folder: Path, within: Sequence[str] = ()) -> Iterator[UserManager]:
+    """Start a manager and end it with all that it has started; skips where none can be run.
+
+    `within` is a command that starts another one, in namespaces of its own.
+    """
     if not os.access(PROGRAM, os.X_OK):
         missing("systemd", f"{PROGRAM} is not installed")
     if os.geteuid() != 0:
@@ -82,9 +102,12 @@ def user_manager(folder: Path) -> Iterator[UserManager]:
     manager = UserManager(folder, 0)
     manager.units.mkdir(parents=True)
     manager.runtime.mkdir(mode=0o700)
-    with _groups() as groups, (folder / "manager.log").open("wb") as log:
+    with (
+        _groups(_OF_JOURNAL if within else "") as groups,
+        (folder / "manager.log").open("wb") as log,
+    ):
         process = subprocess.Popen(
-            ["/bin/sh", "-c", _ENTER, PROGRAM, *map(str, groups)],
+            [*within, "/bin/sh", "-c", _ENTER, PROGRAM, *map(str, groups)],
             env=manager.environment,
             stdin=subprocess.DEVNULL,
             stdout=log,
@@ -110,10 +133,13 @@ def _wait_until_it_answers(manager: UserManager, process: subprocess.Popen[bytes
 
 
 @contextlib.contextmanager
-def _groups() -> Iterator[list[Path]]:
-    """Make a group in each hierarchy, below the groups of this process, and remove them again."""
+def _groups(inner: str = "") -> Iterator[list[Path]]:
+    """Make a group in each hierarchy, below the groups of this process, and remove them again.
+
+    With `inner` they are slices, and what is given are the groups of that name in them.
+    """
     own = cgroups.groups_of(os.getpid())
-    name = f"envprobe-test-{os.getpid()}-{time.monotonic_ns()}"
+    name = f"envprobe-test-{os.getpid()}-{time.monotonic_ns()}{'.slice' if inner else ''}"
     made: list[Path] = []
     try:
         for point, hierarchy in cgroups.mounts().items():
@@ -122,7 +148,9 @@ def _groups() -> Iterator[list[Path]]:
                 made += _made(Path(point) / path.lstrip("/") / name)
         if not made:
             missing("systemd", "no control group of its own can be made for it")
-        yield made
+        for group in made if inner else ():
+            (group / inner).mkdir()
+        yield [group / inner for group in made]
     finally:
         for group in made:
             _remove(group)

@@ -150,7 +150,7 @@ def test_a_configuration_in_the_current_directory_is_used(
 ) -> None:
     (tmp_path / "envprobe.toml").write_text('[expect.env]\nNCCL_ALGO = "Ring"\n')
     monkeypatch.chdir(tmp_path)
-    config = cli_workers._config(cli_workers.Options(expect=("B",), wait=("scheduler=2",)))
+    config = cli_workers.config_of(cli_workers.Options(expect=("B",), wait=("scheduler=2",)))
     assert [one.name for one in config.expectations] == ["NCCL_ALGO", "B"]
     assert config.workers == {"scheduler": 2}
 
@@ -160,7 +160,7 @@ def test_patches_of_the_file_and_of_the_command_line_are_joined(
 ) -> None:
     (tmp_path / "envprobe.toml").write_text('[expect.patch]\n"a:f" = "x"\n"b:f" = "x"\n')
     monkeypatch.chdir(tmp_path)
-    config = cli_workers._config(cli_workers.Options(patch=("b:f=y", "c:f=/z")))
+    config = cli_workers.config_of(cli_workers.Options(patch=("b:f=y", "c:f=/z")))
     assert [(one.query, one.source) for one in config.patches] == [
         ("a:f", "x"),
         ("b:f", "y"),
@@ -183,7 +183,7 @@ def test_a_patch_of_what_is_no_question_is_refused(
     (tmp_path / "envprobe.toml").write_text(file)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError) as caught:
-        cli_workers._config(cli_workers.Options(patch=(patch,)))
+        cli_workers.config_of(cli_workers.Options(patch=(patch,)))
     assert caught.value.message.startswith(says)
     assert caught.value.remedy
 

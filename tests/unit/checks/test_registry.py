@@ -17,7 +17,7 @@ from envprobe.model import Confidence, Role, Sentence, View
 from envprobe.ncclfacts import LogState
 from envprobe.pythonfacts import AnswerState, DiskState, FileFact
 from envprobe.values import Value
-from tests.unit.checks import nccls
+from tests.unit.checks import nccls, units
 from tests.unit.checks.insides import (
     BACKEND,
     HOOK_FILE,
@@ -153,6 +153,21 @@ FIRING: dict[str, Callable[[], Result]] = {
             settings=(nccls.setting("NCCL_ALGO", "Tree"),),
         ),
     ).run(),
+    "definition-not-loaded": lambda: units.put(
+        sglang(1, server=RING), units.entries(RING), need_reload=True
+    ).run(),
+    "server-not-restarted": lambda: units.put(
+        sglang(1, server=RING), units.entries({"NCCL_ALGO": "Tree"}), edited=5.0
+    ).run(),
+    "env-file-changed": lambda: units.put(
+        sglang(1, server=RING), units.entries({"NCCL_ALGO": "Tree"}, units.FILE), file_edited=5.0
+    ).run(),
+    "declared-not-handed-over": lambda: units.put(
+        sglang(1), units.entries(RING), handed=(), hops=units.STRIPPED
+    ).run(),
+    "declaration-not-told": lambda: units.put(
+        sglang(1), units.entries({"NCCL_ALGO": None}), asked=True
+    ).run(),
 }
 
 
@@ -238,6 +253,11 @@ IDS = {
     "EP037": "nccl-expectation-unknown",
     "EP038": "nccl-log-not-joined",
     "EP039": "nccl-value-origin",
+    "EP040": "definition-not-loaded",
+    "EP041": "server-not-restarted",
+    "EP042": "env-file-changed",
+    "EP043": "declared-not-handed-over",
+    "EP044": "declaration-not-told",
 }
 
 

@@ -375,3 +375,33 @@ def test_a_real_launch_is_found() -> None:
     with TitledTree(workers=2, actions={1: Action(method="fork")}) as tree:
         seen = [one for one in targets.launches() if one.pid == tree.root]
         assert [(one.framework, one.workers) for one in seen] == [("sglang", 2)]
+
+
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [
+        ("/system.slice/sgl.service", ("sgl.service", None)),
+        ("/system.slice/sgl.service/workers", ("sgl.service", None)),
+        ("/system.slice/system-sgl.slice/sgl@a.service", ("sgl@a.service", None)),
+        (
+            "/user.slice/user-1000.slice/user@1000.service/app.slice/sgl.service",
+            ("sgl.service", 1000),
+        ),
+        ("/user.slice/user-1000.slice/user@1000.service/app.slice/shell.scope", None),
+        ("/user.slice/user-1000.slice/user@1000.service/init.scope", None),
+        ("/user.slice/user-1000.slice/session-3.scope", None),
+        (f"/system.slice/docker-{'a' * 64}.scope", None),
+        ("/kubepods/besteffort/pod1", None),
+        ("/", None),
+    ],
+)
+def test_the_service_of_a_control_group(path: str, found: tuple[str, int | None] | None) -> None:
+    assert cgroups.service_of({"": path}) == found
+    assert cgroups.service_of({"cpu": "/", "name=systemd": path}) == found
+
+
+def test_systemds_own_hierarchy_says_which_service_it_is() -> None:
+    groups = {"memory": "/elsewhere/other.service", "name=systemd": "/system.slice/sgl.service"}
+    assert cgroups.service_of(groups) == ("sgl.service", None)
+    assert cgroups.service_of({"": "/", "memory": "/a/b.service"}) == ("b.service", None)
+    assert cgroups.service_of({}) is None

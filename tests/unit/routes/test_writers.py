@@ -27,6 +27,7 @@ PLAIN_WORKER = Role("worker", worker=True)
 def test_rows_are_whole(row: dict[str, Any]) -> None:
     allowed = {"variable", "framework", "hop", "condition", "wins", "source"}
     allowed |= {"values", "pattern", "copy_of", "removes", "within", "through", "roles", "needs"}
+    allowed |= {"rehearsed"}
     assert set(row) <= allowed
     assert row["hop"] in ("P", "M", "S", "C")
     assert row["wins"] in ("user", "framework")
