@@ -65,7 +65,7 @@ def read(manager: Manager, unit: str, invocation: str, began: int) -> Log:
     if _INVOCATION.fullmatch(invocation) is None:
         raise UndeterminedError(
             f"the manager remembers no start of {unit}",
-            "It was never started, or was stopped and forgotten: give its log as a file, or start it.",
+            "It never was, or it was stopped and forgotten: give its log as a file, or start it.",
         )
     fields = ("_SYSTEMD_INVOCATION_ID", "+", "INVOCATION_ID", "+", "USER_INVOCATION_ID")
     by_id = tuple(one if one == "+" else f"{one}={invocation}" for one in fields)

@@ -13,6 +13,7 @@ from typing import IO, Any, Final, cast
 
 from envprobe.errors import UndeterminedError, UsageError
 from envprobe.nccl import archives, streams
+from envprobe.triage import table
 from envprobe.triage.facts import Kind, Line, Log
 from envprobe.triage.peeling import peel
 from envprobe.triage.scan import Scanner
@@ -97,17 +98,20 @@ def _opened(name: str) -> tuple[IO[bytes], int]:
 def _scanned(name: str, kind: Kind, handle: IO[bytes], size: int) -> Log:
     scanner = Scanner()
     reader = _Reader(name, handle, size)
-    lines = 0
     gap = 0
-    for line in reader.lines():
-        lines += 1
-        if reader.behind_gap and not gap:
-            gap = line.order
-        scanner.feed(line)
+    for chunk in reader.chunks():
+        if chunk.behind_gap:
+            gap = reader.order + 1
+        if scanner.idle and not table.tells(streams.clean(chunk.data)):
+            reader.order += chunk.data.count(b"\n")
+            scanner.skip()
+            continue
+        for line in reader.lines(chunk):
+            scanner.feed(line)
     return Log(
         name=name,
         kind=kind,
-        lines=lines,
+        lines=reader.order,
         size=reader.size,
         occurrences=scanner.occurrences(),
         marks=tuple(scanner.marks),
@@ -133,23 +137,20 @@ class _Reader:
         self.binary = False
         self.envelope = ""
         self.broken = ""
-        self.behind_gap = False
+        self.order = 0
 
-    def lines(self) -> Iterator[Line]:
-        """Yield all lines, or those of the head and of the tail."""
-        order = 0
-        for chunk in self._chunks():
-            self.behind_gap = self.behind_gap or chunk.behind_gap
+    def lines(self, chunk: _Chunk) -> Iterator[Line]:
+        """Yield the lines of a chunk."""
+        for number, offset, raw in _split(chunk):
+            self.order += 1
+            yield _line(raw, number, offset, self.order)
+
+    def chunks(self) -> Iterator[_Chunk]:
+        """Yield all of the log, or its head and its tail."""
+        large = self._file_size > HEAD + TAIL and not self._compressed()
+        for chunk in self._head_and_tail() if large else self._streamed():
             self.binary = self.binary or b"\0" in chunk.data
-            for number, offset, raw in _split(chunk):
-                order += 1
-                yield _line(raw, number, offset, order)
-
-    def _chunks(self) -> Iterator[_Chunk]:
-        if self._file_size > HEAD + TAIL and not self._compressed():
-            yield from self._head_and_tail()
-            return
-        yield from self._streamed()
+            yield chunk
 
     def _compressed(self) -> bool:
         first = self._handle.read(archives.LONGEST_MAGIC)

@@ -53,13 +53,22 @@ class Scanner:
         if self._awaited(line, raised):
             return
         text = line.text if raised is None else _last_line(raised)
-        found = table.rows("line" if raised is None else "exception").find(text)
+        found = table.find("line" if raised is None else "exception", text)
         if found is not None:
             row, match = found
             self._take(row, (match.groupdict().get("what") or text).strip(), line, raised)
         elif raised is not None and not self._by_frame(raised, line):
             self.strange.append(raised)
             del self.strange[_MOST_STRANGE:]
+
+    @property
+    def idle(self) -> bool:
+        """Whether no traceback is open and nothing is waited for."""
+        return not self._waiting and not self._assembler.busy
+
+    def skip(self) -> None:
+        """Take lines that can tell nothing, all at once."""
+        self._assembler.skip()
 
     def occurrences(self) -> tuple[Occurrence, ...]:
         """Return what was found, in its order; to be asked for once the log has ended."""
@@ -69,7 +78,8 @@ class Scanner:
 
     def _mark(self, line: Line) -> None:
         for row in table.marks():
-            if row.manager <= line.manager and row.pattern.search(line.text):
+            telling = any(one in line.text for one in row.has)
+            if telling and row.manager <= line.manager and row.pattern.search(line.text):
                 self.marks.append(Mark(MarkKind(row.kind), line))
                 # The first ones say nothing that later ones do not.
                 del self.marks[:-_MOST_MARKS]
@@ -121,7 +131,7 @@ class Scanner:
         if not raised.frames:
             return False
         innermost = raised.frames[-1]
-        found = table.rows("frame").find(f"{innermost.file}:{innermost.function}")
+        found = table.find("frame", f"{innermost.file}:{innermost.function}")
         if found is not None:
             self._take(found[0], _last_line(raised) or "a traceback that breaks off", line, raised)
         return found is not None

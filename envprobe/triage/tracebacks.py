@@ -14,6 +14,7 @@ from typing import Final
 
 from envprobe.triage.facts import Frame, Line, Raised
 
+_TITLE: Final = "Traceback (most recent call last):"
 _HEAD: Final = re.compile(
     r"^(?P<before>.*?)(?:Exception Group )?Traceback \(most recent call last\):"
 )
@@ -79,13 +80,23 @@ class Assembler:
         """Return what a line is, with the exception that it ends."""
         stream = self._stream(line)
         self.broken = None
-        head = _HEAD.match(line.text)
+        head = _HEAD.match(line.text) if _TITLE in line.text else None
         if head is not None:
             self._begin(stream, line, head["before"])
             return Step.HEAD, None
         if stream.open is None:
             return self._outside(stream, line)
         return self._inside(stream, stream.open, line)
+
+    @property
+    def busy(self) -> bool:
+        """Whether a traceback has begun that has not ended."""
+        return any(one.open is not None for one in self._streams.values())
+
+    def skip(self) -> None:
+        """Take lines that belong to no traceback: none that ended before is recent any more."""
+        for stream in self._streams.values():
+            stream.last = None
 
     def recent(self, line: Line, within: int) -> Raised | None:
         """Return the exception that ended at most `within` lines before, in the same stream."""

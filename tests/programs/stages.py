@@ -19,11 +19,15 @@ MARK = "STAGED_BY"
 
 
 class Stage:
-    """A folder with what a start needs; `mark` is in the environment of all that comes of it."""
+    """A folder with what a start needs; `mark` is in the environment of all that comes of it.
+
+    `caller` are variables of envprobe itself.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.mark = uuid.uuid4().hex
+        self.caller: dict[str, str] = {}
 
     def write(self, name: str, text: str = "") -> Path:
         """Write a file that every user can read, with its folders."""
@@ -60,7 +64,7 @@ class Stage:
             at = arguments.index("--") + 1
             given = (f"{name}={value}" for name, value in variables.items())
             arguments = (*arguments[:at], "env", *given, *arguments[at:])
-        marked = environment(**{MARK: self.mark})
+        marked = environment(**{MARK: self.mark}, **self.caller)
         ran = envprobe("rehearse", "--format", "json", *arguments, env=marked, cwd=self.folder)
         return Rehearsed(ran.returncode, ran.stdout, ran.stderr)
 
@@ -121,6 +125,17 @@ class Rehearsed:
             for one in self.document["findings"]
             if one["severity"] != "info" or one["undetermined"]
         }
+
+    def unknown(self) -> list[Any]:
+        """Return the findings that could not tell."""
+        return [one for one in self.document["findings"] if one["undetermined"]]
+
+    @property
+    def whole(self) -> bool:
+        """Whether the first process and all workers came up."""
+        here = self.one["processes"]
+        started = self.one["workers"]["started"]
+        return bool(here) and sum(each["worker"] for each in here) == started
 
     def names(self, finding: Any) -> set[str]:
         """Return the processes that a finding speaks of, in words."""
