@@ -75,7 +75,8 @@ def kernel(
         ),
     ] = False,
     memory: Annotated[
-        str, typer.Option(metavar="SIZE", help="How much of a GPU's memory may be taken.")
+        str,
+        typer.Option(metavar="SIZE", help="How much of a GPU's memory may be taken for results."),
     ] = "1GiB",
     time: Annotated[
         bool | None,

@@ -23,3 +23,5 @@ last_reason = ""
 """Why the last call fell back."""
 reasons: dict[str, int] = {}
 """How often each reason made a call fall back."""
+unused = ""
+"""Why SGLang will never call the patched class under this command line; empty if it will."""

@@ -32,15 +32,10 @@ def _apply(module: ModuleType) -> None:
     try:
         from kernel_ext import patch
 
-        if not patch.apply(module):
-            return
-        unused = patch.unused_because(sys.argv)
+        if patch.apply(module):
+            patch.announce(sys.argv)
     except Exception:
         log.exception("SGLang's attention backend could not be patched; its own kernel is used")
-        return
-    log.info("TritonAttnBackend.forward_extend is patched")
-    if unused is not None:
-        log.warning("the bundled kernel will not run: %s", unused)
 
 
 class _Finder(importlib.abc.MetaPathFinder):

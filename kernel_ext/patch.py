@@ -165,6 +165,17 @@ def _compare(call: Call, runner: Runner, run_original: Callable[[], Any]) -> Any
     return result
 
 
+def announce(argv: Sequence[str]) -> None:
+    """Log that the class is patched, and warn if a server with this command line never uses it.
+
+    The reason stays readable from outside, in `counters.unused`.
+    """
+    _log.info("%s.%s is patched", TARGET_CLASS, TARGET_METHOD)
+    counters.unused = unused_because(argv) or ""
+    if counters.unused:
+        _log.warning("the bundled kernel will not run: %s", counters.unused)
+
+
 def unused_because(argv: Sequence[str]) -> str | None:
     """Say why a server with this command line would not use the patched class; None if it would.
 

@@ -8,8 +8,12 @@ replacement needs.
 
 from __future__ import annotations
 
+import sys
+
 from sglang.srt.layers.attention.triton_backend import TritonAttnBackend
 
-from kernel_ext.patch import replacement
+from kernel_ext.patch import announce, replacement
 
 forward_extend = replacement(TritonAttnBackend.forward_extend)
+if forward_extend is not TritonAttnBackend.forward_extend:
+    announce(sys.argv)

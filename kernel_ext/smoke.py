@@ -48,9 +48,11 @@ def main(arguments: list[str], descriptor: int) -> int:
         usable = _usable_cards(request, tell)
     elif not request.installed:
         tell("stopped", device=None, reason="interpreted", text="TRITON_INTERPRET=1 is set")
-    for wanted, target in ((request.bundled, _on_device), (_class_asked(request), _in_class)):
-        if wanted:
-            _together([(one.index, _Job(target, request, one)) for one in usable], tell)
+    if request.bundled:
+        done = _together([(one.index, _Job(_on_device, request, one)) for one in usable], tell)
+        usable = [one for one in usable if one.index in done]
+    if request.installed or (request.bundled and request.in_class):
+        _together([(one.index, _Job(_in_class, request, one)) for one in usable], tell)
     if request.installed and not usable:
         # Whose function it is can be told without a card, and Triton's interpreter needs none.
         _together([(None, _Job(_in_class, request, None))], tell)
@@ -76,10 +78,6 @@ def _usable_cards(request: Request, tell: Tell) -> list[card.Card]:
     return [one for one in chosen if _usable(one, request.memory, tell)]
 
 
-def _class_asked(request: Request) -> bool:
-    return request.installed or (request.bundled and request.in_class)
-
-
 def _usable(one: card.Card, memory: int, tell: Tell) -> bool:
     if one.compute_mode == card.PROHIBITED:
         text = "its compute mode is Prohibited"
@@ -101,8 +99,12 @@ class _Job:
     card: card.Card | None
 
 
-def _together(jobs: list[tuple[int | None, _Job]], tell: Tell) -> None:
-    """Run each job in a process of its own, all at once, and pass on what they tell."""
+def _together(jobs: list[tuple[int | None, _Job]], tell: Tell) -> set[int | None]:
+    """Run each job in a process of its own, all at once, and pass on what they tell.
+
+    Returns the devices on which a job came to its end.
+    """
+    done: set[int | None] = set()
     context = multiprocessing.get_context("spawn")
     running: dict[Any, tuple[int | None, Any]] = {}
     for device, job in jobs:
@@ -118,10 +120,12 @@ def _together(jobs: list[tuple[int | None, _Job]], tell: Tell) -> None:
             try:
                 kind, members = ready.recv()
                 tell(kind, device=device, **members)
+                done |= {device} if kind == "done" else set()
             except EOFError:
                 process.join()
                 tell("ended", device=device, code=process.exitcode)
                 del running[ready]
+    return done
 
 
 def _child(job: _Job, connection: Connection) -> None:

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
+from envprobe.errors import UsageError
 from envprobe.kernel.architecture import Architecture
 from envprobe.kernel.facts import (
     Card,
@@ -32,7 +33,7 @@ def lines(answer: bytes) -> Iterator[dict[str, Any]]:
     for line in answer.split(b"\n"):
         try:
             found = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         if isinstance(found, dict) and isinstance(found.get("kind"), str):
             yield found
@@ -44,7 +45,7 @@ def read(answer: bytes, run: Run) -> Run:
     for record in lines(answer):
         try:
             reader.take(record)
-        except (KeyError, TypeError, ValueError, AttributeError):
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, UsageError):
             continue  # a record that another program has forged, or of another version
     return reader.result()
 

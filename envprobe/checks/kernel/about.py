@@ -76,11 +76,14 @@ def unavailable(failure: Failure) -> str:
 
 
 def driver_too_old(run: Run, device: Device) -> bool:
-    """Return whether the driver is of an older major CUDA than the compiler."""
-    compiler = device.packages.get("NVRTC", "").partition(".")[0]
-    if run.driver is None or not compiler.isdecimal():
+    """Return whether the driver is of an older CUDA than the compiler.
+
+    Within one major version a driver usually loads what a newer compiler makes.
+    """
+    compiler = device.packages.get("NVRTC", "").split(".")
+    if run.driver is None or len(compiler) != 2 or not all(one.isdecimal() for one in compiler):
         return False
-    return run.driver // 1000 < int(compiler)
+    return (run.driver // 1000, run.driver % 1000 // 10) < (int(compiler[0]), int(compiler[1]))
 
 
 def failures(facts: KernelFacts, wanted: Outcome) -> Iterator[tuple[Device, Failure]]:

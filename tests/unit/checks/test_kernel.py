@@ -86,7 +86,14 @@ def installed(file: str) -> Record:
 
 
 def undriven(step: str, word: str = "") -> Record:
-    return {"kind": "undriven", "step": step, "error": "Error", "word": word, "text": "", "where": ""}
+    return {
+        "kind": "undriven",
+        "step": step,
+        "error": "Error",
+        "word": word,
+        "text": "",
+        "where": "",
+    }
 
 
 def counted(**numbers: int) -> Record:
@@ -256,7 +263,13 @@ MINE = (IN_CLASS, SGLANG, installed("/opt/my_kernels/verify.py"))
 @pytest.mark.parametrize(
     ("found", "expected", "check", "undetermined", "code"),
     [
-        ([*MINE, *called("own"), *called("asked", WRONG), CLASS_DONE], "", "wrong-result", False, 1),
+        (
+            [*MINE, *called("own"), *called("asked", WRONG), CLASS_DONE],
+            "",
+            "wrong-result",
+            False,
+            1,
+        ),
         (
             [*MINE, *called("own"), *called("asked", stored=False), CLASS_DONE],
             "",
@@ -305,9 +318,9 @@ def test_each_outcome_of_an_installed_function(
     found: list[Record], expected: str, check: str, undetermined: bool, code: int
 ) -> None:
     seen = told(facts(DRIVER, CARD, *found, installed=expected))
-    assert {(one.removeprefix("kernel-").removeprefix("installed-"), *rest) for one, *rest in seen} == {
-        (check, undetermined, code)
-    }
+    assert {
+        (one.removeprefix("kernel-").removeprefix("installed-"), *rest) for one, *rest in seen
+    } == {(check, undetermined, code)}
 
 
 @pytest.mark.parametrize(
@@ -368,7 +381,12 @@ def refused(word: str) -> Record:
     [
         ([COMPILER, kernel(shared=101377)], "kernel-over-limits", False, 1),
         ([COMPILER, {**COMPILED, "forbidden": ["wgmma"]}], "kernel-over-limits", False, 1),
-        ([COMPILER, {**COMPILED, "driver_calls": ["__cuda_syscall_x"]}], "kernel-over-limits", False, 1),
+        (
+            [COMPILER, {**COMPILED, "driver_calls": ["__cuda_syscall_x"]}],
+            "kernel-over-limits",
+            False,
+            1,
+        ),
         ([COMPILER, kernel(spill_stores=400)], "kernel-over-limits", False, 0),
         ([COMPILER, refused("NVRTC_ERROR_COMPILATION")], "kernel-not-compiled", False, 1),
         ([COMPILER, refused("NVRTC_ERROR_INVALID_OPTION")], "kernel-not-compiled", True, 3),
@@ -395,6 +413,8 @@ def test_a_compilation_that_keeps_the_limits_holds() -> None:
 
 def test_records_that_are_none_are_left_out() -> None:
     answer = b'{"kind": "compiled"}\n[]\nnot JSON\n{"kind": 4}\n{"kind": "card", "device": 0}\n{"ki'
+    answer += b"\n" + b"[" * 100_000 + b'\n{"kind": "compiled", "architecture": "none"}'
+    answer += b'\n{"kind": "timed", "device": 0, "shape": "", "key_bytes": 1e999}'
     run = records.read(answer, Run("p", "c"))
     assert (run.devices, run.compiled) == ((), ())
 

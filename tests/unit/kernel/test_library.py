@@ -29,7 +29,7 @@ def named(found: fatbin.Units | library.Library) -> list[set[str]]:
 
 
 def shared_object(section: bytes, *, names: tuple[str, ...] = SECTIONS) -> bytes:
-    """Return an ELF file with `section` as .nv_fatbin, an empty __nv_relfatbin, and nothing else."""
+    """Return an ELF file with `section` as .nv_fatbin, and an empty __nv_relfatbin."""
     text = b"\0".join(one.encode() for one in names) + b"\0"
     offsets = [64, 64 + len(section), 64 + len(section)]
     table_at = offsets[-1] + len(text)
