@@ -15,12 +15,16 @@ if TYPE_CHECKING:
     from envprobe.checks.unit.about import UnitContext
     from envprobe.config import Config, PatchExpectation
     from envprobe.launch.definition import Definition
+    from envprobe.launch.manager import Manager
     from envprobe.rehearsal.types import Rehearsal
     from envprobe.report.model import Presentation
     from envprobe.report.rehearse_model import Report
     from envprobe.startup.declared import Start
 
 _MAX_SECONDS: Final = 3600.0
+_SECONDS: Final = 60.0
+_WITH_IMPORT: Final = 300.0
+"""SGLang's attention backend takes half a minute to import on two busy cores, in each worker."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +42,7 @@ class Options:
     with_gpu: bool = False
     expect: tuple[str, ...] = ()
     config: str | None = None
-    timeout: float = 60.0
+    timeout: float | None = None
     format: str = "text"
     output: tuple[str, ...] = ()
     fail_on: str = "error"
@@ -157,7 +161,10 @@ def _rehearsed(
     from envprobe.rehearsal.plan import Wanted
     from envprobe.rehearsal.run import Request, rehearse
 
-    if not 0 < options.timeout <= _MAX_SECONDS:
+    seconds = options.timeout
+    if seconds is None:
+        seconds = _WITH_IMPORT if options.import_target else _SECONDS
+    if not 0 < seconds <= _MAX_SECONDS:
         raise UsageError(
             f"--timeout takes a number of seconds above 0 and at most {_MAX_SECONDS:g}",
             "Write for example --timeout 60.",
@@ -170,12 +177,21 @@ def _rehearsed(
         names=cli_workers.wanted(config, named, everything=options.show_all),
         import_target=options.import_target,
         with_gpu=options.with_gpu,
-        seconds=options.timeout,
+        seconds=seconds,
+        manager=_manager(definition) if start.sandbox else None,
     )
     _tell(start)
     found = rehearse(start, request)
     place = f" at {start.declared.place}" if several else ""
     return Rehearsed(found, _scan(found, config), f"{definition.subject}{place}")
+
+
+def _manager(definition: Definition) -> Manager:
+    """Return the manager of the kind that the unit is for."""
+    from envprobe.launch.manager import Manager
+
+    variables = cli_definition.context_of().variables
+    return Manager(definition.user_manager, variables)
 
 
 def _tell(start: Start) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from envprobe.errors import UndeterminedError
-from envprobe.rehearsal.types import Failed, Held, Member, Node, Plan, Target
+from envprobe.rehearsal.types import FIRST, Failed, Held, Member, Node, Plan, Target
 from envprobe.runner import supervised
 from envprobe.startup import effects, reach
 from envprobe.startup.result import Child
@@ -127,7 +127,7 @@ class Answers:
         """Return the processes that did not come up; the first one with its exit code."""
         found = [
             Failed(
-                name=_name(self._nodes[one["node"]]),
+                name=self._nodes[one["node"]].name,
                 why=one["why"],
                 code=one.get("code"),
                 said=self._said.get(one["node"], ""),
@@ -135,8 +135,8 @@ class Answers:
             )
             for one in self._failed
         ]
-        if self._first is None:
-            found.insert(0, Failed("the first process", "ended", first_code, said[:_SAID]))
+        if self._first is None and first_code:
+            found.insert(0, Failed(FIRST, "ended", first_code, said[:_SAID]))
         return tuple(found)
 
 
@@ -150,11 +150,6 @@ def _sense() -> Iterator[None]:
             "a rehearsed process answers with something else than what it was asked",
             f"Look for a start-up hook that writes to the descriptor {supervised.ANSWER}.",
         ) from None
-
-
-def _name(node: Node) -> str:
-    ranks = " ".join(f"{kind.upper()}{rank}" for kind, rank in node.ranks.items())
-    return f"{node.role} {ranks}".strip()
 
 
 def _hooks(first: reach.Told, own: reach.Told, method: str, launch: Launch) -> Iterator[Child]:

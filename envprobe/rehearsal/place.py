@@ -18,7 +18,10 @@ from typing import Final
 from envprobe.errors import UndeterminedError
 from envprobe.startup import interpreter
 
-_FILES: Final = ("rehearse_tree", "rehearse_member", "startup_probe", "startup_reach")
+_FILES: Final = (
+    *("rehearse_tree", "rehearse_member", "rehearse_enter"),
+    *("startup_probe", "startup_reach"),
+)
 _READABLE: Final = 0o444
 _EXECUTABLE: Final = 0o555
 _ENTERED: Final = 0o755

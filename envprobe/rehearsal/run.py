@@ -7,14 +7,17 @@ import json
 import os
 import time
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from typing import Any, Final
 
 from envprobe import collect
 from envprobe.errors import EnvprobeError
+from envprobe.launch.manager import Manager
 from envprobe.launch.steps import Mode
 from envprobe.model import Process, Role, Snapshot
 from envprobe.rehearsal import frameworks, plan, writers
 from envprobe.rehearsal.answers import Answers
+from envprobe.rehearsal.confined import Confined, NotConfinedError, Sandbox, confined
 from envprobe.rehearsal.place import Place, placed
 from envprobe.rehearsal.plan import Wanted
 from envprobe.rehearsal.types import End, Member, Node, Plan, Rehearsal, Stopped, Written
@@ -41,6 +44,7 @@ class Request:
 
     `patches` are MODULE:Class.attr, `queries` the same as questions to the interpreters; `names`
     are fnmatch patterns of the variables whose values are read. `seconds` bounds the whole.
+    `manager` is the one that is asked for the sandbox of a unit.
     """
 
     wanted: Wanted = dataclasses.field(default_factory=Wanted)
@@ -49,6 +53,7 @@ class Request:
     import_target: bool = False
     with_gpu: bool = False
     seconds: float = 60.0
+    manager: Manager | None = None
 
 
 def rehearse(start: Start, request: Request) -> Rehearsal:
@@ -58,9 +63,18 @@ def rehearse(start: Start, request: Request) -> Rehearsal:
     started at all.
     """
     first = plan.make(start, request.wanted)
-    others = start.launch.rights is not None
+    others = start.launch.rights is not None or bool(start.sandbox)
     with placed(start.launch.python, shell=bool(first.shell), for_others=others) as place:
-        return _Run(start, request, first, place).made()
+        if not start.sandbox:
+            return _Run(start, request, first, place).made()
+        try:
+            if request.manager is None:
+                raise NotConfinedError("no manager of a unit is asked for it")
+            sandbox = Sandbox(start.sandbox, request.manager, place.folder)
+            return _Run(start, request, first, place).made(sandbox)
+        except NotConfinedError as error:
+            found = _Run(start, request, first, place).made()
+            return dataclasses.replace(found, sandbox=start.sandbox, unconfined=str(error))
 
 
 class _Run:
@@ -86,8 +100,11 @@ class _Run:
         self.snapshot: Snapshot | None = None
         self.unread = ""
 
-    def made(self) -> Rehearsal:
-        """Run it and return what was found."""
+    def made(self, sandbox: Sandbox | None = None) -> Rehearsal:
+        """Run it, inside a sandbox if there is one, and return what was found.
+
+        Raises NotConfinedError if there is one that could not be reproduced.
+        """
         launch = self.launch
         command = Command(
             path=launch.python,
@@ -103,7 +120,13 @@ class _Run:
             self.request.seconds, _OUTPUT_BYTES, processes, _GRACE_SECONDS, MEMORY_BYTES
         )
         self.began = time.monotonic()
-        with supervised.running(command, bounds, name=f"the interpreter {launch.python}") as tree:
+        name = f"the interpreter {launch.python}"
+        started: AbstractContextManager[Running | Confined]
+        if sandbox is None:
+            started = supervised.running(command, bounds, name=name)
+        else:
+            started = confined(sandbox, command, bounds)
+        with started as tree:
             if self._start_tree(tree):
                 self._read(tree.pid)
             ended = tree.end()
@@ -116,7 +139,7 @@ class _Run:
 
     # --- the tree
 
-    def _start_tree(self, tree: Running) -> bool:
+    def _start_tree(self, tree: Running | Confined) -> bool:
         """Have the first process start all others; return whether it says that they are ready."""
         first = _next(tree)
         if first is None or first["about"] != "first":
@@ -218,21 +241,20 @@ class _Run:
             snapshot=self.snapshot,
             unread=self.unread,
             hidden=self.hidden,
-            sandbox=self.start.sandbox,
             imported=self.request.import_target,
         )
 
 
-def _next(tree: Running) -> Mapping[str, Any] | None:
-    """Return the next answer, None if none comes; what is no JSON is no answer."""
-    line = tree.read_line()
-    if line is None:
-        return None
-    try:
-        told = json.loads(line)
-    except ValueError:
-        return None
-    return told if isinstance(told, dict) and "about" in told else None
+def _next(tree: Running | Confined) -> Mapping[str, Any] | None:
+    """Return the next answer, None if none comes; what a hook may write instead is none."""
+    while (line := tree.read_line()) is not None:
+        try:
+            told = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(told, dict) and isinstance(told.get("about"), str):
+            return told
+    return None
 
 
 def _changes(written: list[Written]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 from collections.abc import Iterator, Mapping
+from typing import Final
 
 from envprobe.launch.sandbox import Property
 from envprobe.model import Snapshot
@@ -12,6 +13,9 @@ from envprobe.startup.declared import Start
 from envprobe.startup.reach import Told
 from envprobe.startup.result import Attribute, Child, Effects
 from envprobe.values import Value
+
+FIRST: Final = "the first process"
+"""What the process is called that the definition itself starts."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -24,6 +28,12 @@ class Node:
     worker: bool = False
     ranks: Mapping[str, int] = dataclasses.field(default_factory=dict)
     children: tuple[Node, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The process in words, such as `scheduler TP1`."""
+        ranks = " ".join(f"{kind.upper()}{rank}" for kind, rank in self.ranks.items())
+        return f"{self.role} {ranks}".strip()
 
     def walk(self) -> Iterator[Node]:
         """Yield this node and all below it."""
@@ -145,10 +155,7 @@ class Member:
     @property
     def name(self) -> str:
         """The process in words, such as `scheduler TP1`."""
-        if self.node is None:
-            return "the first process"
-        ranks = " ".join(f"{kind.upper()}{rank}" for kind, rank in self.node.ranks.items())
-        return f"{self.node.role} {ranks}".strip()
+        return FIRST if self.node is None else self.node.name
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -193,8 +200,7 @@ class Rehearsal:
     `members` are the processes that told of themselves, the first one first, `helpers` what
     multiprocessing's own helpers wrote to stderr, by name. `snapshot` is what was read of the same
     processes from outside, None with the reason in `unread`. `hidden` are variables that hide the
-    GPUs from it. `sandbox` are properties that were not reproduced, `confined_by` says by what
-    those were that were.
+    GPUs from it. `sandbox` are properties that were not reproduced, and `unconfined` says why.
     """
 
     start: Start
@@ -210,6 +216,7 @@ class Rehearsal:
     unread: str = ""
     hidden: tuple[str, ...] = ()
     sandbox: tuple[Property, ...] = ()
+    unconfined: str = ""
     imported: bool = False
 
     @property

@@ -67,6 +67,8 @@ def chosen(one: Rehearsal) -> Iterator[str]:
     flags = " ".join(("", *launch.flags))
     yield f"interpreter {launch.python}{flags}, in {launch.cwd}{rights}"
     version = f" {one.version}" if one.version else ""
+    if one.start.sandbox and not one.sandbox:
+        yield f"inside the unit's sandbox: {'; '.join(map(str, one.start.sandbox))}"
     yield f"framework {plan.framework.value}{version} ({plan.framework.told_by})"
     method = plan.method.value or "not known"
     yield f"start method {method} ({plan.method.told_by})"

@@ -14,7 +14,8 @@ import pytest
 from envprobe import inithook
 from tests.programs import consumers, interpreters
 from tests.programs.requirement import missing
-from tests.programs.stages import Stage
+from tests.programs.stages import Rehearsed, Stage
+from tests.programs.usermanager import user_manager
 
 VENV = str(Path(sys.executable))
 SYSTEM = "/usr/bin/python3"
@@ -466,6 +467,14 @@ def test_a_hook_that_starts_one_interpreter_is_told(stage: Stage) -> None:
     assert stage.left() == []
 
 
+def test_a_hook_that_runs_a_command_is_told_of_each_process(stage: Stage) -> None:
+    hooks = stage.hook("import subprocess\nsubprocess.run(['/bin/true'])\n")
+    ran = stage.rehearse("--start-method", "spawn", "--", VENV, "-c", "pass", PYTHONPATH=hooks)
+    (told,) = ran.found("rehearsed-hook-starts-processes")
+    assert (ran.code, told["severity"]) == (0, "warning")
+    assert ran.names(told) == {"the first process", "worker RANK0", "worker RANK1"}
+
+
 def test_a_target_that_forks_for_ever_is_ended(stage: Stage) -> None:
     # The second net: 2**7 processes in each of two workers.
     stage.write(
@@ -490,6 +499,85 @@ def test_a_hook_that_never_ends_is_ended_in_time(stage: Stage) -> None:
     assert (ran.code, ran.one["end"]["stopped"]) == (1, "time")
     assert "when its time was up" in told["message"]
     assert stage.left() == []
+
+
+# --- the sandbox of a unit
+
+
+@pytest.fixture
+def managed(stage: Stage, tmp_path: Path) -> Iterator[Stage]:
+    with user_manager(tmp_path) as manager:
+        stage.caller = {name: manager.environment[name] for name in ("HOME", "XDG_RUNTIME_DIR")}
+        yield stage
+
+
+def _require_sandbox(ran: Rehearsed) -> None:
+    for one in ran.found("not-reproduced"):
+        if "sandbox" in one["message"]:
+            missing("systemd", f"no sandbox can be made here: {one['evidence'][0]}")
+
+
+def test_a_hook_that_the_sandbox_hides_is_missed_before_the_restart(managed: Stage) -> None:
+    hooks = managed.hook(PLAIN)
+    config = managed.write("envprobe.toml", f'[expect.sitecustomize]\nfrom = "{hooks}"\n')
+    given = ("--config", str(config), "--start-method", "spawn", "--user", "--unit")
+    lines = (f"Environment=PYTHONPATH={hooks} NCCL_ALGO=Ring", "WorkingDirectory=/")
+    ran = managed.rehearse(*given, managed.unit(f"{VENV} -c pass", *lines))
+    assert (ran.code, ran.loud()) == (0, set()), ran.document["findings"]
+    ran = managed.rehearse(*given, managed.unit(f"{VENV} -c pass", *lines, "PrivateTmp=yes"))
+    _require_sandbox(ran)
+    (missed,) = ran.found("hook-differs")
+    assert (ran.code, ran.names(missed)) == (1, {"worker RANK0", "worker RANK1"})
+    assert ran.values("NCCL_ALGO") == dict.fromkeys(
+        ["the first process", "worker RANK0", "worker RANK1"], "Ring"
+    )
+    assert ran.one["sandbox"] == []
+    assert managed.left() == []
+    # A directory that is bound in is there again.
+    back = f"BindReadOnlyPaths={hooks}"
+    ran = managed.rehearse(*given, managed.unit(f"{VENV} -c pass", *lines, "PrivateTmp=yes", back))
+    assert (ran.code, ran.loud()) == (0, set()), ran.document["findings"]
+
+
+def test_an_interpreter_that_the_sandbox_hides_cannot_be_started(managed: Stage) -> None:
+    folder = managed.folder / "bin"
+    folder.mkdir()
+    shutil.copy(os.path.realpath(SYSTEM), folder / "python3")
+    unit = managed.unit(f"{folder}/python3 -c pass", "PrivateTmp=yes", "WorkingDirectory=/")
+    ran = managed.rehearse("--user", "--unit", unit)
+    _require_sandbox(ran)
+    (told,) = ran.found("rehearsed-process-failed")
+    assert (ran.code, "ended with code 203" in told["message"]) == (1, True)
+    assert "sandbox of the unit" in " ".join(told["evidence"])
+
+
+def test_a_sandbox_without_a_manager_leaves_its_paths_untold(stage: Stage) -> None:
+    hooks = stage.hook(PLAIN)
+    stage.caller = {"HOME": "/", "XDG_RUNTIME_DIR": str(stage.folder)}
+    lines = (f"Environment=PYTHONPATH={hooks}", "WorkingDirectory=/")
+    unit = stage.unit(f"{SYSTEM} -c pass", *lines, "PrivateTmp=yes")
+    ran = stage.rehearse("--user", "--unit", unit)
+    (told,) = (one for one in ran.found("not-reproduced") if one["undetermined"])
+    assert ran.code == 3
+    assert f"{hooks}: PrivateTmp=yes." in told["evidence"]
+    ran = stage.rehearse("--user", "--allow-unknown", "not-reproduced", "--unit", unit)
+    assert (ran.code, ran.loud()) == (0, {"not-reproduced"})
+    # What it hides is no path that counts here.
+    unit = stage.unit(f"{SYSTEM} -c pass", *lines, "InaccessiblePaths=/mnt")
+    ran = stage.rehearse("--user", "--unit", unit)
+    assert (ran.code, ran.loud()) == (0, set()), ran.document["findings"]
+
+
+def test_a_storm_inside_a_sandbox_is_ended_too(managed: Stage) -> None:
+    hooks = managed.hook(STORM)
+    lines = (f"Environment=PYTHONPATH={hooks}", "WorkingDirectory=/", "PrivateTmp=yes")
+    bound = f"BindReadOnlyPaths={hooks}"
+    unit = managed.unit(f"{VENV} -c pass", *lines, bound)
+    ran = managed.rehearse("--user", "--timeout", "30", "--unit", unit)
+    _require_sandbox(ran)
+    assert len(ran.found("rehearsal-storm")) == 1, ran.document["findings"]
+    assert (ran.code, ran.one["end"]["stopped"]) == (1, "processes")
+    assert managed.left() == []
 
 
 # --- formats
@@ -562,3 +650,34 @@ def test_what_cannot_be_rehearsed_is_undetermined(
     ran = stage.rehearse("--", *command)
     assert ran.code == 3
     assert said in ran.document["error"]["message"]
+
+
+GARBAGE = """
+    import os, threading, time
+    def write():
+        while True:
+            try:
+                os.write(63, b'{text}\\n')
+            except OSError:
+                pass
+            time.sleep(0.001)
+    threading.Thread(target=write, daemon=True).start()
+"""
+
+
+@pytest.mark.parametrize(
+    "text", ["no json", '{"about": "member", "node": 1}', '{"about": "first"}', '{"about": []}']
+)
+def test_a_hook_that_answers_in_the_place_of_processes_is_no_fault_of_envprobe(
+    text: str, stage: Stage
+) -> None:
+    hooks = stage.hook(GARBAGE.replace("{text}", text))
+    ran = stage.rehearse("--timeout", "10", "--", VENV, "-c", "pass", PYTHONPATH=hooks)
+    if "error" in ran.document:
+        assert (ran.code, "something else" in ran.document["error"]["message"]) == (3, True)
+    else:
+        # What came through between its lines counts; what was lost is said.
+        lost = {"rehearsed-process-failed"} if not ran.whole else set()
+        assert {one["check"] for one in ran.unknown()} >= lost
+        assert ran.code == (3 if lost else 0), ran.document["findings"]
+    assert stage.left() == []

@@ -8,7 +8,7 @@ from typing import Final
 from envprobe.checks.finding import Check, Finding, Severity
 from envprobe.checks.rehearse.about import RehearseContext, found, names, quoted
 from envprobe.model import Sentence
-from envprobe.rehearsal.types import Member, Rehearsal
+from envprobe.rehearsal.types import Member
 
 _SHOWN: Final = 8
 _HELPERS: Final = ("from multiprocessing.forkserver", "from multiprocessing.resource_tracker")
@@ -16,7 +16,7 @@ _HELPERS: Final = ("from multiprocessing.forkserver", "from multiprocessing.reso
 
 def _run(context: RehearseContext) -> Iterator[Finding]:
     for rehearsed, one in context.told():
-        guilty = [each for each in one.members if _starts(each, one)]
+        guilty = [each for each in one.members if _starts(each)]
         if not guilty:
             continue
         lines = dict.fromkeys(line for each in guilty for line in _lines(each))
@@ -29,11 +29,9 @@ def _run(context: RehearseContext) -> Iterator[Finding]:
         )
 
 
-def _starts(member: Member, rehearsal: Rehearsal) -> bool:
+def _starts(member: Member) -> bool:
     """Return whether a process had children, living or not, when its hooks had run."""
-    if member.effects.waited_for_children and rehearsal.plan.method.value == "spawn":
-        return True
-    return bool(_lines(member))
+    return member.effects.waited_for_children or bool(_lines(member))
 
 
 def _lines(member: Member) -> list[str]:

@@ -52,7 +52,7 @@ def _sandbox(rehearsed: Rehearsed, one: Rehearsal) -> Iterator[Finding]:
         if (found_at := sandbox.concerning(one.sandbox, path)) is not None
     }
     if not concerned:
-        told = f"Not reproduced, and of no path that matters here: {listed}."
+        told = f"Not reproduced ({one.unconfined}), and of no path that matters here: {listed}."
         yield found(CHECK, rehearsed, told, severity=Severity.INFO)
         return
     yield found(
@@ -60,7 +60,10 @@ def _sandbox(rehearsed: Rehearsed, one: Rehearsal) -> Iterator[Finding]:
         rehearsed,
         f"The sandbox of the unit is not reproduced, and what is at {len(concerned)} of its paths"
         f" is not known: {listed}.",
-        evidence=[f"{path}: {why}." for path, why in list(concerned.items())[:_PATHS]],
+        evidence=[
+            f"Why not: {one.unconfined}.",
+            *(f"{path}: {why}." for path, why in list(concerned.items())[:_PATHS]),
+        ],
         undetermined=True,
     )
 

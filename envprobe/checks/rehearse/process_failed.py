@@ -3,20 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
-from envprobe.checks.finding import Check, Finding, Severity
+from envprobe.checks.finding import Check, Finding, Severity, Undetermined
 from envprobe.checks.rehearse.about import RehearseContext, found, quoted
 from envprobe.checks.who import folded, some
 from envprobe.model import Sentence
-from envprobe.rehearsal.types import Failed
+from envprobe.rehearsal.types import FIRST, Failed, Rehearsal, Stopped
+
+_MORE_TIME: Final = (
+    "Give it more time with --timeout; if it still does not answer, a hook or a module waits there."
+)
 
 
 def _run(context: RehearseContext) -> Iterator[Finding]:
     for rehearsed, one in context.told():
         for group in folded(one.failed, _key).values():
             names = some([failed.name for failed in group], 6)
-            told = f"{names[:1].upper()}{names[1:]} {_words(group[0])} before it was ready."
-            yield found(CHECK, rehearsed, told, evidence=_said(group[0]))
+            told = f"{names[:1].upper()}{names[1:]} {_words(group[0])}."
+            silent = group[0].why == "silent"
+            yield found(
+                CHECK,
+                rehearsed,
+                told,
+                evidence=_said(group[0]),
+                remedy=_MORE_TIME if silent else "",
+                undetermined=silent,
+            )
+        if one.end.stopped is Stopped.NO and (names_lost := _lost(one)):
+            told = f"What became of {some(names_lost, 6)} is not known: no answer came that could"
+            yield found(CHECK, rehearsed, f"{told} be read.", undetermined=True)
+
+
+def _lost(one: Rehearsal) -> list[str]:
+    """Return the processes that said nothing, if it is not known that they failed."""
+    if any(failed.name == FIRST for failed in one.failed):
+        return []
+    if one.first is None:
+        return [FIRST]
+    there = {each.node.id for each in one.members if each.node is not None}
+    failed = {each.name for each in one.failed}
+    lost = [node.name for node in one.plan.walk() if node.id not in there]
+    # Of a process that failed, those below it never came to be.
+    return [] if failed else lost
 
 
 def _key(failed: Failed) -> tuple[object, ...]:
@@ -25,13 +54,14 @@ def _key(failed: Failed) -> tuple[object, ...]:
 
 def _words(failed: Failed) -> str:
     if failed.why == "silent":
-        return "did not answer in time"
+        return "did not answer in the time that a rehearsal has"
     if failed.why != "ended":
         return f"could not be started ({failed.why})"
     if failed.code is None:
-        return "ended"
+        return "ended before it was ready"
     killed = failed.code < 0
-    return f"was ended by signal {-failed.code}" if killed else f"ended with code {failed.code}"
+    how = f"was ended by signal {-failed.code}" if killed else f"ended with code {failed.code}"
+    return f"{how} before it was ready"
 
 
 def _last(failed: Failed) -> str:
@@ -55,4 +85,5 @@ CHECK = Check(
     mend="Its last words name the cause; `envprobe trace-sitecustomize` shows hook by hook what an"
     " interpreter does at its start.",
     run=_run,
+    undetermined=Undetermined.SOMETIMES,
 )
