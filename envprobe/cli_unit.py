@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from envprobe import cli_definition, cli_output, cli_report, redact
-from envprobe.errors import Exit, UsageError
+from envprobe.errors import EnvprobeError, Exit, UsageError
 
 if TYPE_CHECKING:
     from envprobe.checks.unit.about import UnitContext
     from envprobe.launch.definition import Definition
     from envprobe.launch.entry import EntryLook
+    from envprobe.model import Sentence
     from envprobe.report.model import Presentation
     from envprobe.report.unit_model import Report
 
@@ -67,7 +69,12 @@ def context_of(options: Options) -> UnitContext:
     looks = {
         number: looked for number, one in enumerate(definitions) if (looked := _looks(one, options))
     }
-    return UnitContext(definitions, expectations, looks)
+    causes = {
+        number: cause
+        for number, one in enumerate(definitions)
+        if (cause := _cause(one, options)) is not None
+    }
+    return UnitContext(definitions, expectations, looks, causes)
 
 
 def judged(
@@ -131,6 +138,19 @@ def _definitions(options: Options) -> list[Definition]:
             "Name a unit or its file, --env-file, --compose or --kube, or `-- COMMAND...`.",
         )
     return found
+
+
+def _cause(one: Definition, options: Options) -> Sentence | None:
+    """Return why a failed unit has failed, as far as its journal and logs tell."""
+    from envprobe.checks.triage import oneline
+    from envprobe.launch.manager import Manager
+
+    if one.live is None or not one.live.failed:
+        return None
+    variables = cli_definition.context_of(user=options.user).variables
+    with contextlib.suppress(EnvprobeError):
+        return oneline.of_unit(Manager(options.user, variables), one.live.name)
+    return None
 
 
 def _looks(one: Definition, options: Options) -> tuple[EntryLook, ...]:

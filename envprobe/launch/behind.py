@@ -212,6 +212,7 @@ def _with_live(facts: UnitFacts, live: Live) -> UnitFacts:
         need_reload=live.need_reload,
         main_pid=live.main_pid,
         started=live.started,
+        active_since=live.active_since,
         state_changed=live.state_changed,
         drop_ins=live.drop_ins,
         loaded=loaded,

@@ -64,6 +64,8 @@ class Declared:
     def reading(self, name: str) -> Reading:
         """Return what is handed over under a name, with its line as the source."""
         entry = self.entry(name)
+        if entry is None and not self.open:
+            return Reading(State.ABSENT, source=self.source, at=self.at)
         if entry is None:
             return self.environment.reading(name)
         setting = entry.setting

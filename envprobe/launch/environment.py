@@ -88,6 +88,10 @@ def _of_user(unit: Unit, builder: Builder) -> None:
     """Set what systemd sets for User=: HOME, LOGNAME, USER and SHELL."""
     user = unit.texts.get("User")
     if user is None or not user.value:
+        reason = "the user is made when the unit is started"
+        for made in (one for one in unit.sandbox if one.key == "DynamicUser"):
+            for name in ("USER", "LOGNAME"):
+                builder.set(Setting(name, None, Source.SYSTEMD, made.place, reason))
         return
     try:
         entry = (

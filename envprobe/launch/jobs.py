@@ -1,7 +1,8 @@
 """Programs that start the processes of a parallel job: torchrun and srun.
 
-torchrun: torch/distributed/run.py, argparse_util.py and elastic/agent/server/local_elastic_agent.py
-(PyTorch 2.9). srun: src/srun/launch.c, _build_user_env, and srun(1) (Slurm 24.05).
+torchrun: pytorch/pytorch, torch/distributed/run.py (010929fd), argparse_util.py (0734fe09) and
+elastic/agent/server/local_elastic_agent.py (001077cb). srun: SchedMD/slurm, src/srun/launch.c,
+_build_user_env (03d38544), and srun(1).
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """A Kubernetes container's environment, from its definition and the objects that it refers to.
 
-Source: Kubernetes 1.34, pkg/kubelet/kubelet_pods.go makeEnvironmentVariables and
-getServiceEnvVarMap, pkg/kubelet/envvars/envvars.go; $(NAME): third_party/forked/golang/expansion.
+Source: kubernetes/kubernetes, pkg/kubelet/kubelet_pods.go makeEnvironmentVariables and
+getServiceEnvVarMap (commit 001a80e9), pkg/kubelet/envvars/envvars.go
+(0359a856); $(NAME): third_party/forked/golang/expansion.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ from envprobe.process.handle import AccessRefused, ProcessGone, ProcessHandle
 from envprobe.process.tree import boot_offset, start_time
 
 _PROPERTIES: Final = (
+    "ActiveEnterTimestampMonotonic",
     "ActiveState",
     "ControlGroup",
     "DropInPaths",
@@ -63,8 +64,9 @@ class Live:
     `loaded` is Environment= as it is loaded, specifiers replaced, files not among it. `handed` is
     what the main process was started with, None if there is none. `code` is the signal name or exit
     status with which the last main process ended, "" if none has. `job` is true while a start, stop
-    or restart of it waits or runs; `state_changed` is when its state last changed. `refused_until`
-    is up to when systemd may refuse another start because there were too many, None if it does not.
+    or restart of it waits or runs. `active_since` is when it became active, `state_changed` when
+    its state last changed, by a reload for one. `refused_until` is up to when systemd may refuse
+    another start because there were too many, None if it does not.
     """
 
     name: str
@@ -85,6 +87,7 @@ class Live:
     started: float | None = None
     handed: Environment | None = None
     job: bool = False
+    active_since: float | None = None
     state_changed: float | None = None
     refused_until: float | None = None
 
@@ -142,6 +145,7 @@ def ask(manager: Manager, name: str) -> Live:
         started=started,
         handed=handed,
         job=bool(one("Job")),
+        active_since=_moment(one("ActiveEnterTimestampMonotonic")),
         state_changed=_moment(one("StateChangeTimestampMonotonic")),
         refused_until=_refused_until(
             one("Result"),

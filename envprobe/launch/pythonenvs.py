@@ -1,7 +1,8 @@
 """Programs that put a Python environment before what they start: `conda run` and `uv run`.
 
-conda: conda/cli/main_run.py, conda/activate.py, conda/shell/etc/profile.d/conda.sh (26.7). uv:
-crates/uv/src/commands/project/run.rs (0.12), and measured with 0.5.11 and 0.13.9.
+conda: conda/cli/main_run.py, conda/activate.py, conda/shell/etc/profile.d/conda.sh (0f64223f,
+after 26.7.1). uv: crates/uv/src/commands/project/run.rs (26a9dd4b, after 0.12.5), and measured with
+0.5.11 and 0.13.9.
 """
 
 from __future__ import annotations

@@ -17,11 +17,16 @@ from envprobe.model import Confidence, Sentence, Shown
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class UnitContext:
-    """All that a check of `unit` may look at; `entries` are looks at the launches' own files."""
+    """All that a check of `unit` may look at.
+
+    `entries` are looks at the launches' own files, `causes` say why failed units have failed, each
+    by the number of its definition.
+    """
 
     definitions: tuple[Definition, ...]
     expectations: tuple[Expectation, ...] = ()
     entries: Mapping[int, tuple[EntryLook, ...]] = dataclasses.field(default_factory=dict)
+    causes: Mapping[int, Sentence] = dataclasses.field(default_factory=dict)
 
     def launches(self) -> Iterator[tuple[Definition, Launch]]:
         """Yield each command that is started."""

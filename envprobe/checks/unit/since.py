@@ -22,8 +22,8 @@ from envprobe.unitfacts import UnitFacts
 
 _OWN: Final = ("PassEnvironment=", "Environment=")
 _FILE: Final = "EnvironmentFile="
-_AFTER: Final = 1.0
-"""Seconds after its process's start in which a unit's state settles."""
+_SAME: Final = 0.01
+"""Seconds within which two changes of a unit's state are one: each is converted to a time."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ def not_restarted(unit: UnitFacts, handed: Environment | None) -> Told | None:
                 for path in newer
             ),
         ),
-        attempt=_attempt(unit, unit.started),
+        attempt=_attempt(unit),
         shown=unit.stale or bool(unit.replaced(unit.files)),
     )
 
@@ -112,7 +112,7 @@ def _message(pid: int, newer: tuple[str, ...], names: tuple[str, ...] | None) ->
     return f"Process {pid} {told}; the variables that it was given are those that it says now."
 
 
-def _attempt(unit: UnitFacts, started: float) -> str:
+def _attempt(unit: UnitFacts) -> str:
     """Return what the manager says of a restart since the process was started.
 
     A restart that is refused before it stops anything leaves the state as it was: where the unit
@@ -129,14 +129,15 @@ def _attempt(unit: UnitFacts, started: float) -> str:
         return f"A restart or stop has begun and has not ended: the unit is {state}."
     if unit.result not in ("", "success"):
         return f"The last attempt to start or stop it failed ({unit.result}); the unit is {state}."
-    changed = unit.state_changed
-    if changed is not None and changed > started + _AFTER:
+    since, changed = unit.active_since, unit.state_changed
+    if since is not None and changed is not None and changed > since + _SAME:
         return (
-            f"Its state changed at {moment(changed)}, after the start of the process, which was not"
-            " replaced: a reload, or a restart that failed."
+            f"It has been active since {moment(since)}, and its state changed at {moment(changed)}:"
+            " it was reloaded (`systemctl reload`), which starts no new process, or a restart"
+            " failed."
         )
     return (
-        f"No restart has been done: its state is unchanged since {moment(changed)}. One that was"
+        f"No restart has been done: it has been active since {moment(since)}. One that was"
         f" refused before it began is told by `journalctl{' --user' if unit.user_manager else ''}"
         f" -u {unit.name}` alone."
     )

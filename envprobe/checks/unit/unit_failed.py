@@ -26,7 +26,8 @@ _RESULTS = {
 
 
 def _run(context: UnitContext) -> Iterator[Finding]:
-    for definition in context.definitions:
+    for number, definition in enumerate(context.definitions):
+        cause = context.causes.get(number)
         live = definition.live
         if live is None or not live.failed:
             continue
@@ -36,6 +37,7 @@ def _run(context: UnitContext) -> Iterator[Finding]:
             CHECK,
             definition,
             Sentence.of(f"{live.name} has failed: {result(live)}."),
+            evidence=[] if cause is None else [cause],
             remedy=f"Mend the cause, then run `{reset}`: without it systemd may refuse to start the"
             f" unit {_until(live.refused_until)}, as there were too many starts."
             if live.refused_until is not None

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from envprobe.launch import containers
 from envprobe.launch.declared import Builder, Declared, setting
 from envprobe.launch.peel import peel
 from envprobe.launch.steps import Launch, Mode
@@ -431,3 +432,12 @@ def test_docker_is_a_boundary(tmp_path: Path) -> None:
     assert (container.image, container.words) == ("image:1", ("python3", "serve.py"))
     assert launch.python is None
     assert {one.kind.value for one in launch.remarks} >= {"passed-unset", "file-quotes-kept"}
+
+
+def test_a_dollar_of_compose_is_doubled() -> None:
+    given = {"A": "$$B $${C}", "N": None}
+    services = {"services": {"s": {"environment": given, "command": ["sh", "-c", "echo $$A"]}}}
+    _, settings, words = containers.compose(services, "compose.json", None)
+    values = {one.name: None if one.value is None else one.value.reveal() for one in settings}
+    assert values == {"A": b"$B ${C}", "N": None}
+    assert words == ("sh", "-c", "echo $A")

@@ -118,9 +118,17 @@ def test_what_starts_nothing_that_can_be_told(words: list[str], said: str) -> No
 
 
 def test_a_unit_that_starts_nothing(tmp_path: Path) -> None:
-    with pytest.raises(UndeterminedError, match="sgl.service: it starts no Python interpreter"):
+    with pytest.raises(UndeterminedError, match=r"sgl\.service: it starts no Python interpreter"):
         _of(tmp_path, "Environment=A=1")
     # Of several commands each must be known: the second is none that can be told.
     several = ("Type=oneshot", "ExecStart=/usr/bin/python3 -c 1", "ExecStart=/usr/bin/podman run i")
-    with pytest.raises(UndeterminedError, match=r"sgl.service:4: it starts a container"):
+    with pytest.raises(UndeterminedError, match=r"sgl\.service:4: it starts a container"):
         _of(tmp_path, *several)
+
+
+def test_a_dynamic_user_has_a_name_that_is_not_known(tmp_path: Path) -> None:
+    (one,) = _of(tmp_path, "DynamicUser=yes", "ExecStart=/usr/bin/python3 -c 1")
+    assert "USER: the user is made when the unit is started" in one.gaps
+    assert one.undecided == {}
+    (known,) = _of(tmp_path, "User=nobody", "DynamicUser=yes", "ExecStart=/usr/bin/python3 -c 1")
+    assert known.launch.environment["USER"] == "nobody"
