@@ -6,7 +6,14 @@ import dataclasses
 import os
 from typing import TYPE_CHECKING
 
-from envprobe import cli_gateparts, cli_rehearse, cli_report, cli_unit, cli_workers
+from envprobe import (
+    cli_gateparts,
+    cli_kernel,
+    cli_rehearse,
+    cli_report,
+    cli_unit,
+    cli_workers,
+)
 from envprobe.errors import Exit, UsageError
 
 if TYPE_CHECKING:
@@ -76,7 +83,7 @@ def judged(options: Options, phase: Phase, config: Config) -> Report:
         made = plan.before(config, phase, definition, context.entries.get(0, ()))
         ask = cli_gateparts.Ask(made, config, definition.subject, options.fail_on)
         parts = _before(ask, context, options)
-    parts += cli_gateparts.kernel(ask)
+    parts += cli_gateparts.kernel(ask, _of_kernel(options, config))
     checks = (nothing_decided.CHECK,)
     own = cli_gateparts.of_gate(ask, GateContext(ask.plan, ask.subject), checks)
     if own.findings:
@@ -218,6 +225,26 @@ def _of_rehearse(
         framework=options.framework,
         start_method=options.start_method or _method(options.framework, definition),
         import_target=bool(ask.plan.patches),
+        fail_on=options.fail_on,
+    )
+
+
+def _of_kernel(options: Options, config: Config) -> cli_kernel.Options | None:
+    """Return what `kernel` is asked with: what is installed is run, else it is only compiled.
+
+    None if it is to be run in the interpreter of a process, which says not how that was started.
+    """
+    expected = config.kernel
+    if expected is None or not expected.installed:
+        arch = (expected.arch,) if expected is not None else ()
+        return cli_kernel.Options(compile_only=True, arch=arch, fail_on=options.fail_on)
+    if options.pid is not None:
+        return None
+    return cli_kernel.Options(
+        installed=True,
+        unit=options.unit,
+        user=options.user,
+        command=options.command,
         fail_on=options.fail_on,
     )
 

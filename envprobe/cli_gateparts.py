@@ -6,7 +6,15 @@ import dataclasses
 from collections.abc import Callable, Container, Iterable
 from typing import TYPE_CHECKING, Final
 
-from envprobe import cli_output, cli_rehearse, cli_trace, cli_unit, cli_workers, redact
+from envprobe import (
+    cli_kernel,
+    cli_output,
+    cli_rehearse,
+    cli_trace,
+    cli_unit,
+    cli_workers,
+    redact,
+)
 from envprobe.errors import UndeterminedError, UsageError
 
 if TYPE_CHECKING:
@@ -209,18 +217,34 @@ def _proven(rehearsed: tuple[Rehearsed, ...]) -> frozenset[str]:
     return frozenset(told.expectation.name for told in judged) - broken
 
 
-def kernel(ask: Ask) -> list[Part]:
-    """Try the kernel that is expected; without one there is no such part."""
-    from envprobe.checks.gate import kernel_not_judged
+def kernel(ask: Ask, options: cli_kernel.Options | None) -> list[Part]:
+    """Try the kernel that is expected; without one there is no such part.
+
+    `options` name what starts the server; None: nothing says which interpreter that is.
+    """
+    from envprobe.checks.gate import kernel_not_installed, kernel_not_judged, kernel_other_gpu
     from envprobe.checks.gate.about import GateContext, Unjudged
     from envprobe.checks.gate.plan import KERNEL
+    from envprobe.checks.kernel.registry import CHECKS
 
     if not any(KERNEL in stand.parts for stand in ask.plan.stands):
         return []
-    own = (kernel_not_judged.CHECK,)
-    why = Unjudged(KERNEL, "this envprobe has no such command")
-    context = GateContext(ask.plan, ask.subject, unjudged=(why,))
-    return [made(ask, KERNEL, own, of_gate(ask, context, own))]
+    own = (kernel_not_judged.CHECK, kernel_other_gpu.CHECK, kernel_not_installed.CHECK)
+    context = GateContext(ask.plan, ask.subject)
+    if options is None:
+        reason = "a process does not say how its interpreter was started"
+        lacking = Unjudged(KERNEL, reason, "Name the unit: `envprobe gate --unit NAME --live`.")
+        context = dataclasses.replace(context, unjudged=(lacking,))
+        return [made(ask, KERNEL, own, of_gate(ask, context, own))]
+    try:
+        facts = cli_kernel.found(options)
+    except (UndeterminedError, UsageError) as error:
+        lacking = Unjudged(KERNEL, error.message, error.remedy)
+        context = dataclasses.replace(context, unjudged=(lacking,))
+        return [made(ask, KERNEL, own, of_gate(ask, context, own))]
+    result = cli_kernel.judged(facts, ask.config, options).result
+    context = dataclasses.replace(context, kernel=facts)
+    return [made(ask, KERNEL, (*CHECKS, *own), result, of_gate(ask, context, own))]
 
 
 def tell(line: str) -> None:

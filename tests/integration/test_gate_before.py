@@ -172,8 +172,14 @@ def test_a_kernel_that_is_expected_never_holds_untried(place: Place) -> None:
     place.expect('[expect.env]\nNCCL_ALGO = "Ring"\n[expect.kernel]\narch = "sm_120"\n')
     found = run(place, *command(place))
     assert found.standing("kernel") == {"sm_120": ("judged", ("kernel",))}
-    assert found.part("kernel") in (0, 3)
-    assert (found.code == 3) == bool(found.of("kernel-not-judged"))
+    # Whether the compiler is installed here is for another test to say.
+    untold = {one["check"] for one in found.report["findings"] if "kernel" in one["parts"]}
+    assert (found.code, found.part("kernel")) == ((3, 3) if untold else (0, 0))
+    place.expect('[expect.env]\nNCCL_ALGO = "Ring"\n[expect.kernel]\ninstalled = true\n')
+    found = run(place, *command(place))
+    assert (found.code, found.part("kernel")) == (3, 3)
+    (one,) = (one for one in found.report["findings"] if one["parts"] == ["kernel"])
+    assert (one["check"], one["undetermined"]) == ("kernel-not-run", True)
 
 
 def test_nothing_that_is_known_before_the_start_is_no_pass(place: Place) -> None:

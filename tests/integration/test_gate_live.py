@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -58,6 +59,14 @@ def test_what_is_awaited_is_waited_for(tmp_path: Path) -> None:
         assert found.code == 1
         assert found.of("workers-missing")
         assert "waiting: 2 of 3 scheduler" in found.stderr
+
+
+def test_a_process_does_not_say_which_interpreter_a_kernel_is_tried_in(tmp_path: Path) -> None:
+    path = config(tmp_path, '[expect.env]\nNCCL_ALGO = "Ring"\n[expect.kernel]\ninstalled = true\n')
+    with TitledTree(workers=2, env=ENV) as running:
+        found = gate("-c", path, "--pid", str(running.root))
+    assert (found.code, found.part("workers")) == (3, 0)
+    assert found.of("kernel-not-judged")[0]["parts"] == ["kernel"]
 
 
 # --- by its unit ---------------------------------------------------------------------------------
@@ -136,6 +145,40 @@ def test_a_restart_that_this_gate_is_for_is_no_finding_of_it(server: Server) -> 
     )
 
 
+def test_a_failed_start_does_not_count_unless_it_keeps_the_next_one_from_coming(
+    manager: UserManager, server: Server
+) -> None:
+    name = f"{NAME}.service"
+    manager.write(name, "[Service]\nExecStart=/bin/false\n[Unit]\nStartLimitBurst=2\n")
+    manager.systemctl("daemon-reload")
+    manager.systemctl("start", NAME, check=False)
+    wait_until_failed(manager)
+    server.write()
+    mended = server.gate()
+    assert (mended.code, mended.checks) == (0, set())
+    (one,) = mended.report["ignored"]
+    assert (one["check"], one["parts"]) == ("unit-failed", ["unit"])
+    again = "Restart=always\nRestartSec=0\n[Unit]\nStartLimitIntervalSec=1h\n"
+    manager.write(name, f"[Service]\nExecStart=/bin/false\n{again}")
+    manager.systemctl("daemon-reload")
+    manager.systemctl("start", NAME, check=False)
+    wait_until_failed(manager)
+    server.write("[Unit]", "StartLimitIntervalSec=1h", "[Service]")
+    refused = server.gate()
+    assert refused.code == 1
+    (one,) = refused.of("unit-failed")
+    assert "reset-failed gated.service" in one["remedy"]
+    manager.systemctl("reset-failed", NAME)
+    assert server.gate().code == 0
+
+
+def wait_until_failed(manager: UserManager) -> None:
+    deadline = time.monotonic() + 20
+    while manager.systemctl("show", "--value", "-p", "ActiveState", NAME).strip() != "failed":
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
 def test_a_unit_that_does_not_run_is_4_and_one_that_is_not_there_2(server: Server) -> None:
     ran = envprobe(
         *("gate", "-c", str(server.config), "--unit", NAME, "--user", "--live"),
@@ -178,3 +221,11 @@ def test_a_baseline_of_a_unit_holds_after_its_restart(server: Server) -> None:
     changed = server.gate("--live", "--wait", "scheduler=2", "--timeout", "30")
     assert changed.code == 1
     assert {one["variable"] for one in changed.of("env-wrong-value")} == {"NCCL_ALGO"}
+
+
+def test_a_kernel_that_is_expected_is_not_forgotten_by_workers(tmp_path: Path) -> None:
+    path = config(tmp_path, '[expect.env]\nNCCL_ALGO = "Ring"\n[expect.kernel]\narch = "sm_120"\n')
+    with TitledTree(workers=2, env=ENV) as running:
+        ran = envprobe("workers", "--config", path, "--pid", str(running.root))
+    assert ran.returncode == 0
+    assert "note: envprobe.toml [expect.kernel] is tried by `envprobe gate` only" in ran.stderr

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from envprobe.checks.finding import Check, Finding
 from envprobe.checks.gate.plan import Plan
+from envprobe.kernel.facts import KernelFacts
 from envprobe.launch.steps import Python
 from envprobe.model import Sentence
 from envprobe.startup.traced import Traced
@@ -26,7 +27,7 @@ class GateContext:
     """All that a check of `gate` may look at.
 
     `subject` names what the gate is for; `traced` are the starts that were traced, `pythons` the
-    interpreters that the definition starts.
+    interpreters that the definition starts, and `kernel` what the kernel's programs found.
     """
 
     plan: Plan
@@ -34,6 +35,7 @@ class GateContext:
     traced: tuple[Traced, ...] = ()
     pythons: tuple[Python, ...] = ()
     unjudged: tuple[Unjudged, ...] = ()
+    kernel: KernelFacts | None = None
 
 
 def not_judged(check: Check, context: GateContext, part: str) -> Iterator[Finding]:

@@ -12,7 +12,14 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from envprobe.config import Config, Expectation, HookExpectation, PatchExpectation, Rule
+from envprobe.config import (
+    Config,
+    Expectation,
+    HookExpectation,
+    KernelExpectation,
+    PatchExpectation,
+    Rule,
+)
 from envprobe.expectations import accepts
 from envprobe.launch.definition import Definition
 from envprobe.launch.entry import EntryLook
@@ -73,7 +80,8 @@ class Stand:
 class Plan:
     """All expectations with their standing, and what is handed to the parts before a start.
 
-    `declared` is for what the definition hands over, `children` for what a rehearsed child has.
+    `declared` is for what the definition hands over, `children` for what a rehearsed child has,
+    `kernel` for the kernel's programs.
     """
 
     phase: Phase
@@ -82,6 +90,7 @@ class Plan:
     children: tuple[Expectation, ...] = ()
     hooks: tuple[HookExpectation, ...] = ()
     patches: tuple[PatchExpectation, ...] = ()
+    kernel: KernelExpectation | None = None
 
 
 def live(config: Config) -> Plan:
@@ -99,7 +108,7 @@ def live(config: Config) -> Plan:
             yield dataclasses.replace(stand, standing=Standing.JUDGED, parts=(WORKERS,), reason="")
         yield from _of_the_kernel(config, Phase.LIVE)
 
-    return Plan(Phase.LIVE, tuple(stands()))
+    return Plan(Phase.LIVE, tuple(stands()), kernel=config.kernel)
 
 
 def before(
@@ -125,6 +134,7 @@ def before(
         children=tuple(one for one, stand in variables if REHEARSAL in stand.parts),
         hooks=tuple(one for one, stand in hooks if stand.parts),
         patches=tuple(one for one, stand in patches if stand.parts),
+        kernel=None if phase is Phase.STATIC else config.kernel,
     )
 
 

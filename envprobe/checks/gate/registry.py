@@ -8,7 +8,9 @@ from envprobe.checks.finding import Check
 from envprobe.checks.gate import (
     hook_not_as_expected,
     hook_ruled_out,
+    kernel_not_installed,
     kernel_not_judged,
+    kernel_other_gpu,
     nothing_decided,
     rehearsal_not_judged,
     startup_not_judged,
@@ -21,5 +23,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     kernel_not_judged.CHECK,
     hook_ruled_out.CHECK,
     hook_not_as_expected.CHECK,
+    kernel_other_gpu.CHECK,
+    kernel_not_installed.CHECK,
 )
 """A new check is added at the end: ids never change their meaning."""
