@@ -66,6 +66,8 @@ def run(options: Options) -> Exit:
         require((options.format, *outputs.values()))
         check(options)
         config = config_of(options)
+        if config.kernel is not None:
+            cli_output.note(f"note: {config.kernel.origin} is tried by `envprobe gate` only")
         keep = stack.enter_context(cli_facts.keeper(options.save_facts, unmask=options.unmask))
         snapshots = snapshots_of(options, config)
         for snapshot in snapshots:

@@ -52,7 +52,8 @@ class Request:
     the tree. `deadline` is in seconds for each process. `orphans` adds workers whose launcher died.
     With `python` the interpreters of the workers, of their launchers and of all processes of
     `python_roles` or among `python_pids` are read too; all but the launchers are asked the
-    well-formed `queries` (`cpython.query`). `libraries` are patterns (fnmatch) of shared objects to look for.
+    well-formed `queries` (`cpython.query`). `libraries` are patterns (fnmatch) of shared objects to
+    look for.
     """
 
     roots: tuple[int, ...]

@@ -68,9 +68,9 @@ class UnitFacts:
     those that are loaded, `files` those that are there now, the unit's own first, `scripts` those
     that ExecStart= goes through. `modified` says when each of them, and each of `env_files`, was
     changed, `touched` when it was written here, whatever that time was set to (st_mtime and
-    st_ctime). `started` is the start of the main process, `state_changed` the last change of the
-    unit's state. `job` is true while a start, stop or restart waits or runs. `pam` is true if PAM
-    modules may change variables.
+    st_ctime). `started` is the start of the main process, `active_since` when the unit became
+    active, `state_changed` the last change of its state. `job` is true while a start, stop or
+    restart waits or runs. `pam` is true if PAM modules may change variables.
     """
 
     name: str
@@ -87,6 +87,7 @@ class UnitFacts:
     need_reload: bool = False
     main_pid: int = 0
     started: float | None = None
+    active_since: float | None = None
     state_changed: float | None = None
     files: tuple[str, ...] = ()
     drop_ins: tuple[str, ...] = ()

@@ -47,6 +47,7 @@ def document(unit: UnitFacts) -> dict[str, Any]:
         "need_daemon_reload": unit.need_reload,
         "main_pid": unit.main_pid,
         "started": unit.started,
+        "active_since": unit.active_since,
         "state_changed": unit.state_changed,
         "files": [_file(path, unit) for path in unit.files],
         "scripts": [_file(path, unit) for path in unit.scripts],

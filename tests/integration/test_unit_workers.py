@@ -205,7 +205,7 @@ def test_a_restart_that_was_never_done(manager: UserManager, name: str) -> None:
     assert run.code == 1
     assert _loud(run) == {("server-not-restarted", "error", "NCCL_ALGO", (pid,))}
     (one,) = run.findings("server-not-restarted")
-    assert "No restart has been done: its state is unchanged since" in one["message"]
+    assert "No restart has been done: it has been active since" in one["message"]
     manager.systemctl("restart", name)
     again = _of_unit(manager, name)
     assert (again.code, _loud(again)) == (0, set())
@@ -229,6 +229,21 @@ def test_a_restart_that_was_tried_and_did_not_end_the_old_process(
     )
 
 
+def test_a_reload_in_place_of_a_restart(manager: UserManager, name: str) -> None:
+    reload = "ExecReload=/bin/true"
+    # It becomes active seconds after its process was started, as a server that loads a model.
+    slow = f"{SERVE} --late 1.2"
+    pid = _started(manager, name, _body(reload, "Environment=NCCL_ALGO=Ring", exec_start=slow))
+    manager.write(f"{name}.service", _body(reload, "Environment=NCCL_ALGO=Tree", exec_start=slow))
+    manager.systemctl("daemon-reload")
+    for told in ("No restart has been done", "it was reloaded (`systemctl reload`)"):
+        run = _of_unit(manager, name)
+        assert _loud(run) == {("server-not-restarted", "error", "NCCL_ALGO", (pid,))}
+        (one,) = run.findings("server-not-restarted")
+        assert told in one["message"]
+        manager.systemctl("reload", name)
+
+
 def test_a_restart_that_was_refused(manager: UserManager, name: str) -> None:
     pid = _started(manager, name, _body("Environment=NCCL_ALGO=Ring"))
     manager.write(f"{name}.service", _body("Environment=NCCL_ALGO=Tree", "ExecStart=/bin/true"))
@@ -238,8 +253,9 @@ def test_a_restart_that_was_refused(manager: UserManager, name: str) -> None:
     assert (run.code, manager.main_pid(name)) == (1, pid)
     (one,) = run.findings("server-not-restarted")
     assert one["pids"] == [pid]
-    assert "A restart fails and leaves the old process: the manager refuses the unit" in (
-        one["message"]
+    assert (
+        "A restart fails and leaves the old process: the manager refuses the unit"
+        in (one["message"])
     )
 
 
