@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection
 from titled import take_title
 
 
-def work(rank: int, ranks: int, told: Connection) -> None:
+def work(rank: int, told: Connection) -> None:
     """Be one worker: ready once the engine is imported, alive until the parent is gone."""
     import engine
 
@@ -34,7 +34,7 @@ def serve(workers: int, method: str) -> None:
     pipes = []
     for rank in range(workers):
         ours, theirs = context.Pipe()
-        context.Process(target=work, args=(rank, workers, theirs), daemon=True).start()
+        context.Process(target=work, args=(rank, theirs), daemon=True).start()
         theirs.close()
         pipes.append(ours)
     for pipe in pipes:
