@@ -194,8 +194,12 @@ def rehearse(
         ),
     ] = None,
     timeout: Annotated[
-        float, typer.Option(metavar="S", help="How many seconds all of it may take.")
-    ] = 60.0,
+        float | None,
+        typer.Option(
+            metavar="S",
+            help="How many seconds all of it may take. Default: 60, with --import-target 300.",
+        ),
+    ] = None,
     format: ReportFormatOption = ReportFormat.TEXT,
     output: OutputOption = None,
     fail_on: FailOnOption = FailOn.ERROR,

@@ -29,8 +29,7 @@ It shows which NCCL each worker has loaded, joins NCCL's own log to the worker t
 says where NCCL read something else than the environment says now.
 With --unit, and for the main process of a service, every route starts at what the unit declares:
 an edit that was not loaded, a restart not done and a changed EnvironmentFile are told apart.
-Without --pid, --cgroup, --container, --unit or --match the only launch found on this machine is
-taken.
+If nothing is pointed at, the only launch found on this machine is taken.
 Run it as the user of the server, or as root.
 
 \b
@@ -160,7 +159,8 @@ Before (--unit NAME|FILE, or `-- COMMAND...`): what the definition hands to its 
 `envprobe unit`), which hooks that interpreter runs (`trace-sitecustomize`), and what real children
 get (`rehearse`). This EXECUTES the declared interpreter and its hooks, as the declared user,
 bounded in number and time, without GPUs; what is run is said on stderr. No wrapper is run, and
-nothing of the program's own file. What only the running server shows ([expect.workers], lib, what
+nothing of the program's own file; [expect.kernel] also compiles the bundled kernel or, with
+`installed = true`, runs what is in SGLang's class on the GPU. What only the running server shows ([expect.workers], lib, what
 NCCL reads) is listed and left to the gate after the start: it changes no exit code. What is found
 of the process that runs now, which the restart ends, is kept apart.
 
@@ -293,12 +293,13 @@ Exits with 0 if every planted fault was found and nothing else was, else with 70
 """
 
 KERNEL: Final = """\
-Build the bundled attention kernel for the GPU at hand, run it, and say whether it is right and fast.
+Build the bundled attention kernel for the GPU at hand, run it, and say if it is right and fast.
 
 Compiles it (NVRTC; no nvcc), compares it with a reference in fp32 over a grid of shapes, calls the
 patch in SGLang's real class, and measures it against SGLang's own kernel in the same run. At most
-1 GiB of the GPU is taken, so that this can run beside a server; time is judged only where nobody
-else uses the GPU. What could not be run is exit 3, never a failure of the kernel.
+1 GiB of the GPU is taken (--memory), so that this can run beside a server; only where nobody else
+uses the GPU is time judged, which takes up to 6 GiB. What could not be run is exit 3, never a
+failure of the kernel.
 
 With --installed it EXECUTES the interpreter of --python, --unit or `-- COMMAND` with its start-up
 hooks and plugins, imports SGLang, says whose forward_extend is in the class, and calls that one, a

@@ -1,17 +1,20 @@
 // Attention of the verify step of tree speculation over a latent (MLA) KV pool.
 //
 // One block keeps 64 rows (a row is one head of one draft token of a request) and walks over the keys
-// of the request in tiles of 16. Its 8 warps are two teams of 4; a team has 32 of the rows and works
+// of the request in tiles of 32. Its 8 warps are two teams of 4; a team has 32 of the rows and works
 // at its own pace, so that one multiplies while the other waits. In a team
 //
 //   scores   the 576 columns are quartered over the warps: each keeps its part of Q in registers for
 //            the whole walk; partial scores meet in shared memory, where each warp sums 8 rows
 //   values   the 512 output columns are quartered over the warps, which keep them in registers
 //
-// and the scores of the next tile are made before the values of this one are added, so that the
-// latency of the softmax hides behind the products. A key row is copied into shared memory once for
-// all 64 rows. Only mma.sync, ldmatrix, mbarrier and cp.async are used: they exist on every architecture
-// from sm_80 to sm_121.
+// A key row is copied into shared memory once for all 64 rows, by the team that leaves its place last.
+// Only mma.sync, ldmatrix, mbarrier and cp.async are used: they exist on every architecture from sm_80
+// to sm_121.
+//
+// Accumulators and Q take 200 of 255 registers. With too few left the assembler loads each fragment right
+// before the product that needs it, and the product waits: what is not needed in a loop is read or
+// computed anew (thread_now, kept_lengths), and the two halves of a tile are one loop.
 //
 // Work is divided by the device alone, because lengths live there: the key tiles of all requests are
 // laid end to end and cut into equal chunks, one per group of blocks; the blocks of a group differ
@@ -33,7 +36,7 @@ constexpr int PARTS = 4;
 constexpr int THREADS = TEAMS * PARTS * 32;
 constexpr int STEPS = HEAD_DIM / 16 / PARTS;
 constexpr int STAGES = ROWS / KEYS;
-constexpr int FILLED = KEYS / PARTS;  // rows of a stage that one warp fills
+constexpr int OWNED = KEYS / PARTS;  // rows of Q, of scores and of P that one warp of a team has
 
 // 16 bytes more than a row has: ldmatrix then finds the same columns of 8 rows in different banks.
 constexpr int ROW_BYTES = HEAD_DIM * 2;
@@ -41,6 +44,8 @@ constexpr int PITCH = ROW_BYTES + 16;
 constexpr int STAGE_BYTES = KEYS * PITCH;
 constexpr int LETTER_BYTES = 1024;
 constexpr int MAILBOX_BYTES = (PARTS - 1) * LETTER_BYTES;
+// P of a warp replaces the second half of its first letter.
+constexpr int P_OFFSET = LETTER_BYTES / 2;
 constexpr int MAIL_OFFSET = STAGES * STAGE_BYTES;
 constexpr int FACTOR_OFFSET = MAIL_OFFSET + TEAMS * PARTS * MAILBOX_BYTES;
 constexpr int BARRIER_OFFSET = FACTOR_OFFSET + ROWS * 4;
@@ -68,6 +73,13 @@ struct Sizes {
     int requests;
     int wide;  // bit 0: kv_indptr holds 64-bit numbers, bit 1: qo_indptr, bit 2: kv_indices
 };
+
+// threadIdx.x, read anew: what is made of it is then no invariant of a loop that would keep a register.
+__device__ __forceinline__ int thread_now() {
+    int out;
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(out));
+    return out;
+}
 
 __device__ __forceinline__ i64 index_at(const void *array, i64 at, bool wide) {
     return wide ? __ldg((const i64 *)array + at) : (i64)__ldg((const int *)array + at);
@@ -163,14 +175,17 @@ __device__ __forceinline__ float reciprocal(float x) {
     return out;
 }
 
-__device__ __forceinline__ void store_pair(u32 to, float a, float b) {
-    asm volatile("st.shared.v2.f32 [%0], {%1,%2};" ::"r"(to), "f"(a), "f"(b) : "memory");
+__device__ __forceinline__ void store_four(u32 to, float a, float b, float c, float d) {
+    asm volatile("st.shared.v4.f32 [%0], {%1,%2,%3,%4};" ::"r"(to), "f"(a), "f"(b), "f"(c), "f"(d) : "memory");
 }
 
-__device__ __forceinline__ void add_pair(float &a, float &b, u32 from) {
-    float c, d;
-    asm volatile("ld.shared.v2.f32 {%0,%1}, [%2];" : "=f"(c), "=f"(d) : "r"(from) : "memory");
-    a += c, b += d;
+__device__ __forceinline__ void add_four(float *to, u32 from) {
+    float a, b, c, d;
+    asm volatile("ld.shared.v4.f32 {%0,%1,%2,%3}, [%4];"
+                 : "=f"(a), "=f"(b), "=f"(c), "=f"(d)
+                 : "r"(from)
+                 : "memory");
+    to[0] += a, to[1] += b, to[2] += c, to[3] += d;
 }
 
 __device__ __forceinline__ void store_word(u32 to, u32 value) {
@@ -220,20 +235,6 @@ __device__ __forceinline__ void await(u32 barrier, u32 parity) {
     } while (!done);
 }
 
-// One warp's part of filling a stage is 8 rows: 18 copies of 4 x 128 bytes.
-__device__ __forceinline__ void copy_piece(u32 rows, int turn, const char *from, bool wanted = true) {
-    const int lane = threadIdx.x & 31;
-    asm volatile(
-        "{ .reg .pred p; setp.ne.u32 p, %2, 0; @p cp.async.cg.shared.global.L2::128B [%0], [%1], 16; }" ::"r"(
-            rows + (turn / STEPS * 4 + (lane >> 3)) * PITCH + (lane & 7) * 16 + turn % STEPS * 128),
-        "l"(from + (lane & 7) * 16 + turn % STEPS * 128), "r"((u32)wanted)
-        : "memory");
-}
-
-__device__ __forceinline__ void end_copies(u32 barrier) {
-    asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier) : "memory");
-}
-
 // Everything of one launch that does not change on the way.
 struct Problem {
     Sizes sizes;
@@ -251,13 +252,19 @@ struct Problem {
     i64 pool_bytes;
 };
 
-// What a walk needs now and then lies in shared memory: no register is free in its loop.
-__device__ __forceinline__ Lengths kept_lengths(u32 shared) {
+// What a walk needs now and then lies in shared memory: no register is free in its loop. The number of
+// draft tokens (64 at most) shares a word with the number of the tile behind the walk's last one.
+constexpr int DRAFT_BITS = 7;
+
+__device__ __forceinline__ Lengths kept_lengths(u32 shared, int &end_tile) {
     Lengths n;
+    int both;
     asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(n.prefix_start), "=r"(n.prefix), "=r"(n.query_start), "=r"(n.drafts)
+                 : "=r"(n.prefix_start), "=r"(n.prefix), "=r"(n.query_start), "=r"(both)
                  : "r"(shared + LENGTHS_OFFSET)
                  : "memory");
+    n.drafts = both & (1 << DRAFT_BITS) - 1;
+    end_tile = both >> DRAFT_BITS;
     return n;
 }
 
@@ -268,7 +275,8 @@ __device__ __forceinline__ const u8 *kept_mask(u32 shared, int row) {
     return (const u8 *)out;
 }
 
-__device__ __forceinline__ void keep(const Problem &p, const Lengths &n, int request, int first_row, u32 shared) {
+__device__ __forceinline__ void keep(const Problem &p, const Lengths &n, int request, int first_row, int end_tile,
+                                     u32 shared) {
     const int row = threadIdx.x, token = (first_row + row) / p.heads;
     if (row < ROWS) {
         const u8 *mask = nullptr;
@@ -278,7 +286,7 @@ __device__ __forceinline__ void keep(const Problem &p, const Lengths &n, int req
     }
     if (row == 0)
         asm volatile("st.shared.v4.u32 [%0], {%1,%2,%3,%4};" ::"r"(shared + LENGTHS_OFFSET),
-                     "r"(n.prefix_start), "r"(n.prefix), "r"(n.query_start), "r"(n.drafts)
+                     "r"(n.prefix_start), "r"(n.prefix), "r"(n.query_start), "r"(end_tile << DRAFT_BITS | n.drafts)
                      : "memory");
 }
 
@@ -286,13 +294,26 @@ __device__ __forceinline__ void keep(const Problem &p, const Lengths &n, int req
 // last key the last one is meant: its probability there is zero, and zero times what it holds is too.
 __device__ __forceinline__ int key_slot(const Problem &p, const Lengths &n, int key) {
     key = min(key, n.prefix + n.drafts - 1);
-    if (key < n.prefix) return (int)index_at(p.kv_indices, (i64)n.prefix_start + key, p.sizes.wide & 4);
+    // The lower half of a 64-bit number is all of a slot.
+    if (key < n.prefix) return __ldg((const int *)p.kv_indices + ((i64)(n.prefix_start + key) << (p.sizes.wide >> 2)));
     return ~(n.query_start + key - n.prefix);
 }
 
 __device__ __forceinline__ const char *key_address(const Problem &p, int slot) {
     return slot >= 0 ? p.pool + slot * p.pool_bytes : p.draft_keys + ~slot * p.draft_bytes;
 }
+
+// Where a thread stands, and what is its own in shared memory.
+struct Place {
+    u32 shared;
+    int thread;
+    __device__ __forceinline__ int lane() const { return thread & 31; }
+    __device__ __forceinline__ int team() const { return thread / (PARTS * 32); }
+    __device__ __forceinline__ int part() const { return thread / 32 % PARTS; }
+    __device__ __forceinline__ int own_key() const { return part() * OWNED + lane() % OWNED; }
+    __device__ __forceinline__ u32 mail() const { return shared + MAIL_OFFSET + team() * PARTS * MAILBOX_BYTES; }
+    __device__ __forceinline__ u32 team_factors() const { return shared + FACTOR_OFFSET + team() * KEYS * 4; }
+};
 
 // The ring of stages. Units are numbered through all walks of the block; a unit is 32 rows.
 struct Ring {
@@ -304,40 +325,44 @@ struct Ring {
     __device__ __forceinline__ void await_unit(u32 unit) const {
         await(barrier(unit), unit / STAGES & 1);
     }
-    // Where this part's rows of a unit go.
-    __device__ __forceinline__ u32 rows(u32 unit, int part) const { return stage(unit) + part * FILLED * PITCH; }
-    // Lane i knows where row i comes from.
+    // Fills this part's rows of a unit: lane i knows where row i of them comes from. 18 copies of 4 x 128 bytes.
     __device__ __forceinline__ void fill(u32 unit, int part, const char *source) const {
+        const int lane = threadIdx.x & 31;
+        const u32 to = stage(unit) + (part * OWNED + (lane >> 3)) * PITCH + (lane & 7) * 16;
 #pragma unroll
-        for (int turn = 0; turn < 2 * STEPS; ++turn) {
-            const int row = turn / STEPS * 4 + ((threadIdx.x & 31) >> 3);
-            copy_piece(rows(unit, part), turn, (const char *)__shfl_sync(~0u, (i64)source, row));
+        for (int group = 0; group < OWNED; group += 4) {
+            const char *from = (const char *)__shfl_sync(~0u, (i64)source, group + (lane >> 3)) + (lane & 7) * 16;
+#pragma unroll
+            for (int column = 0; column < ROW_BYTES; column += 128)
+                asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(to + group * PITCH + column),
+                             "l"(from + column)
+                             : "memory");
         }
-        end_copies(barrier(unit));
+        asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier(unit)) : "memory");
     }
-    // Says that this team has done with a unit; true in the later one of the two teams. Every part asks
+    // Says that this team has done with a unit; lane 0 learns whether the other one has, too. Every part asks
     // for itself, and fills its own rows of the next unit. The team's barrier has ordered its reads.
-    __device__ __forceinline__ bool release(u32 unit, int part) const {
+    __device__ __forceinline__ u32 release(u32 unit, const Place &at) const {
         u32 before = 0;
-        if ((threadIdx.x & 31) == 0)
+        if (at.lane() == 0)
             asm volatile("atom.relaxed.cta.shared.add.u32 %0, [%1], 1;"
                          : "=r"(before)
-                         : "r"(shared + RELEASE_OFFSET + (unit % STAGES * PARTS + part) * 4)
+                         : "r"(shared + RELEASE_OFFSET + (unit % STAGES * PARTS + at.part()) * 4)
                          : "memory");
-        return __shfl_sync(~0u, before, 0) & 1;
+        return before;
     }
 };
 
 // 64 rows of Q pass through the stages into registers. A warp takes the four groups of 8 rows of its team
 // in an order of its own: group d belongs to warp part ^ d, so the first is its own.
 __device__ __forceinline__ void load_queries(u32 (&q)[STEPS][2][4], const Problem &p, const Lengths &n,
-                                             int request, int first_row, const Ring &ring, u32 unit) {
+                                             int request, int first_row, int end_tile, const Ring &ring, u32 unit) {
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, part = warp % PARTS;
     __syncthreads();
-    keep(p, n, request, first_row, ring.shared);
+    keep(p, n, request, first_row, end_tile, ring.shared);
     const int team = warp / PARTS, mine = unit + team;
     // Rows behind the last one repeat it; nobody reads what they yield.
-    const int at = min(first_row + team * KEYS + part * FILLED + lane % FILLED, n.drafts * p.heads - 1);
+    const int at = min(first_row + team * KEYS + part * OWNED + lane % OWNED, n.drafts * p.heads - 1);
     const int token = at / p.heads, head = at - token * p.heads;
     ring.fill(mine, part, p.q + (n.query_start + token) * p.q_token_bytes + head * p.q_head_bytes);
     ring.await_unit(mine);
@@ -353,54 +378,55 @@ __device__ __forceinline__ void load_queries(u32 (&q)[STEPS][2][4], const Proble
 }
 
 // This warp's part of the scores of 32 rows and 32 keys, posted to the warps that own the rows. What it
-// owns itself stays in `own`. Meanwhile the other stage may be filled: lane i knows row i's slot.
-__device__ __forceinline__ void partial_scores(float (&own)[8], const u32 (&q)[STEPS][2][4], u32 stage,
-                                               u32 team_mail, int part, const Problem &p, u32 rows, int slot, bool fill) {
-    const int lane = threadIdx.x & 31;
-    const u32 from = stage + ((lane >> 4) * 8 + (lane & 7)) * PITCH + part * 32 + (lane >> 3 & 1) * 16;
-    u32 k[2][4];
-    load_matrices(k[0], from);
-#pragma unroll
+// owns itself stays in `own`. `k` holds the first fragment. The second halves of the letters wait until P
+// of the last tile, which lies there, has been read.
+__device__ __forceinline__ void partial_scores(float (&own)[8], const u32 (&q)[STEPS][2][4], u32 (&k)[2][4],
+                                               u32 from, const Place &at) {
+    u32 letters = at.mail() + at.part() * MAILBOX_BYTES + at.lane() * 16;
+#pragma unroll 1
     for (int half = 0; half < 2; ++half) {
         float sum[2][2][4] = {};
-        const char *source = key_address(p, __shfl_sync(~0u, slot, half * 4 + (lane >> 3)));
+#pragma unroll
+        for (int e = 0; e < 4; ++e) own[e] = own[4 + e];
 #pragma unroll
         for (int step = 0; step < STEPS; ++step) {
-            const int now = half * STEPS + step, next = now + 1;
-            if (next < 2 * STEPS) load_matrices(k[next & 1], from + next / STEPS * 16 * PITCH + next % STEPS * 128);
+            if (step + 1 < STEPS) load_matrices(k[step + 1 & 1], from + (step + 1) * 128);
 #pragma unroll
             for (int m = 0; m < 2; ++m) {
-                multiply(sum[m][0], q[step][m], k[now & 1][0], k[now & 1][1]);
-                multiply(sum[m][1], q[step][m], k[now & 1][2], k[now & 1][3]);
+                multiply(sum[m][0], q[step][m], k[step & 1][0], k[step & 1][1]);
+                multiply(sum[m][1], q[step][m], k[step & 1][2], k[step & 1][3]);
             }
-            copy_piece(rows, now, source, fill);
         }
-        own[half * 4 + 0] = sum[0][0][0], own[half * 4 + 1] = sum[0][0][1];
-        own[half * 4 + 2] = sum[0][1][0], own[half * 4 + 3] = sum[0][1][1];
+        from += 16 * PITCH;
+        if (!half) load_matrices(k[0], from);
+        own[4] = sum[0][0][0], own[5] = sum[0][0][1];
+        own[6] = sum[0][1][0], own[7] = sum[0][1][1];
 #pragma unroll
         for (int d = 1; d < PARTS; ++d) {
-            const u32 box = team_mail + (part ^ d) * MAILBOX_BYTES + (d - 1) * LETTER_BYTES + lane * 8;
-#pragma unroll
-            for (int n = 0; n < 2; ++n)
-                store_pair(box + (half * 2 + n) * 256, sum[d >> 1][n][(d & 1) * 2], sum[d >> 1][n][(d & 1) * 2 + 1]);
+            const float(&row)[2][4] = sum[d >> 1];
+            const int e = (d & 1) * 2;
+            store_four(letters + (d - 1) * LETTER_BYTES, row[0][e], row[0][e + 1], row[1][e], row[1][e + 1]);
         }
+        letters += 512;
     }
 }
 
 // The whole scores of this warp's 8 rows; value e belongs to key (e / 2) * 8 + e % 2 + 2 * (lane % 4).
-__device__ __forceinline__ void whole_scores(float (&score)[8], u32 box) {
-    const u32 from = box + (threadIdx.x & 31) * 8;
+__device__ __forceinline__ void whole_scores(float (&score)[8], const Place &at) {
 #pragma unroll
-    for (int letter = 0; letter < PARTS - 1; ++letter)
+    for (int d = 1; d < PARTS; ++d) {
+        const u32 from = at.mail() + (at.part() ^ d) * MAILBOX_BYTES + (d - 1) * LETTER_BYTES + at.lane() * 16;
 #pragma unroll
-        for (int n = 0; n < 4; ++n)
-            add_pair(score[2 * n], score[2 * n + 1], from + letter * LETTER_BYTES + n * 256);
+        for (int half = 0; half < 2; ++half) add_four(score + half * 4, from + half * 512);
+    }
 }
 
 // Hides what the draft tokens may not see, and what is behind the last key.
-__device__ __forceinline__ void hide(float (&score)[8], u32 shared, int tile) {
+__device__ __forceinline__ void hide(float (&score)[8], u32 shared, int left) {
     const int lane = threadIdx.x & 31;
-    const Lengths n = kept_lengths(shared);
+    int tile;
+    const Lengths n = kept_lengths(shared, tile);
+    tile -= left;
     const u8 *mask = kept_mask(shared, threadIdx.x >> 2);
 #pragma unroll
     for (int e = 0; e < 8; ++e) {
@@ -437,14 +463,14 @@ struct Softmax {
     }
 
     // Rows of P have 64 bytes; their quarters change places so that ldmatrix meets no bank twice.
-    __device__ __forceinline__ void post(const float (&score)[8], u32 box, u32 factors) const {
-        const int lane = threadIdx.x & 31, row = lane >> 2;
-        const u32 to = box + row * 64 + (lane & 3) * 4;
+    __device__ __forceinline__ void post(const float (&score)[8], const Place &at) const {
+        const int lane = at.lane(), row = lane >> 2;
+        const u32 to = at.mail() + (at.part() ^ 1) * MAILBOX_BYTES + P_OFFSET + row * 64 + (lane & 3) * 4;
         __syncwarp();
 #pragma unroll
         for (int n = 0; n < 4; ++n)
             store_word(to + ((n ^ (row >> 1 & 3)) << 4), pack(score[2 * n], score[2 * n + 1]));
-        if ((lane & 3) == 0) store_word(factors + row * 4, __float_as_uint(factor));
+        if ((lane & 3) == 0) store_word(at.team_factors() + (at.part() * OWNED + row) * 4, __float_as_uint(factor));
     }
 };
 
@@ -464,10 +490,10 @@ __device__ __forceinline__ void scale_rows(Sums &out, u32 team_factors) {
     }
 }
 
-__device__ __forceinline__ void add_values(Sums &out, u32 stage, u32 team_mail, int part) {
-    const int lane = threadIdx.x & 31, row = lane & 7, upper = lane >> 3 & 1, chunk = lane >> 4;
-    const u32 p_from = team_mail + upper * MAILBOX_BYTES + row * 64;
-    const u32 v_from = stage + (lane & 15) * PITCH + part * 256 + chunk * 16;
+__device__ __forceinline__ void add_values(Sums &out, u32 stage, const Place &at) {
+    const int lane = at.lane(), row = lane & 7, upper = lane >> 3 & 1, chunk = lane >> 4;
+    const u32 p_from = at.mail() + (upper ^ 1) * MAILBOX_BYTES + P_OFFSET + row * 64;
+    const u32 v_from = stage + (lane & 15) * PITCH + at.part() * 256 + chunk * 16;
     u32 p[2][2][4], v[2][4];
 #pragma unroll
     for (int m = 0; m < 2; ++m)
@@ -501,7 +527,8 @@ struct Target {
 __device__ __forceinline__ void write_result(Sums &sums, const Softmax &softmax, const Target &to,
                                              const Problem &p, int first_row, u32 shared, int team, int part) {
     const int lane = threadIdx.x & 31, row = lane >> 2;
-    const Lengths n = kept_lengths(shared);
+    int end_tile;
+    const Lengths n = kept_lengths(shared, end_tile);
     const u32 team_factors = shared + FACTOR_OFFSET + team * 32 * 4;
     float sum = softmax.sum;
     sum += __shfl_xor_sync(~0u, sum, 1);
@@ -540,41 +567,48 @@ __device__ __forceinline__ void write_result(Sums &sums, const Softmax &softmax,
 __device__ __forceinline__ u32 walk(const Problem &p, int request, int first_row, int first_tile, int last_tile,
                                     const Ring &ring, u32 unit, const Target &target) {
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, team = warp / PARTS, part = warp % PARTS;
-    const u32 team_mail = ring.shared + MAIL_OFFSET + team * PARTS * MAILBOX_BYTES;
-    const u32 box = team_mail + part * MAILBOX_BYTES;
-    const u32 team_factors = ring.shared + FACTOR_OFFSET + team * 32 * 4;
-    const u32 factors = team_factors + part * 8 * 4;
     const Lengths n = lengths_of(p.sizes, request);
-    const int first_masked = n.prefix / KEYS, own_key = part * FILLED + lane % FILLED;
+    const int own_key = part * OWNED + lane % OWNED;
 
     u32 q[STEPS][2][4];
-    load_queries(q, p, n, request, first_row, ring, unit);
+    load_queries(q, p, n, request, first_row, last_tile, ring, unit);
     unit += STAGES;
     if (first_tile + team < last_tile)
         ring.fill(unit + team, part, key_address(p, key_slot(p, n, (first_tile + team) * KEYS + own_key)));
     int ahead = 0;
-    bool fill = false;
+    u32 before = 0;
+    // How many tiles are left; and, in the last two bits, in how many of the last ones something is hidden.
+    int left = last_tile - first_tile << 2 | max(last_tile - n.prefix / KEYS, 0);
 
     Sums sums = {};
     Softmax softmax = {NEGATIVE_INFINITY, 0.0f, 1.0f};
 #pragma unroll 1
-    for (int tile = first_tile; tile < last_tile; ++tile, ++unit) {
-        const u32 stage = ring.stage(unit);
-        float score[8];
+    for (; left > 3; left -= 4, ++unit) {
+        const Place at = {ring.shared, thread_now()};
+        const u32 keys = ring.stage(unit) + ((at.lane() >> 4) * 8 + (at.lane() & 7)) * PITCH + at.part() * 32 +
+                         (at.lane() >> 3 & 1) * 16;
+        float score[8] = {};
+        u32 k[2][4];
         ring.await_unit(unit);
-        partial_scores(score, q, stage, team_mail, part, p, ring.rows(unit + 1, part), ahead, fill);
-        if (fill) end_copies(ring.barrier(unit + 1));
-        ahead = key_slot(p, kept_lengths(ring.shared), (tile + STAGES) * KEYS + own_key);
-        meet(team);
-        whole_scores(score, box);
-        if (tile >= first_masked) hide(score, ring.shared, tile);
+        load_matrices(k[0], keys);
+        if (left > 7 && __shfl_sync(~0u, before, 0) & 1) {
+            ring.fill(unit + 1, at.part(), key_address(p, ahead));
+        }
+        partial_scores(score, q, k, keys, at);
+        const Place then = {ring.shared, thread_now()};
+        meet(then.team());
+        int tile;
+        const Lengths kept = kept_lengths(ring.shared, tile);
+        whole_scores(score, then);
+        if (left >> 2 <= (left & 3)) hide(score, ring.shared, left >> 2);
         const bool grew = softmax.weigh(score, p.scale);
-        softmax.post(score, box, factors);
-        if (meet_any(team, grew)) scale_rows(sums, team_factors);
-        add_values(sums, stage, team_mail, part);
+        softmax.post(score, then);
+        ahead = key_slot(p, kept, (tile - (left >> 2) + STAGES) * KEYS + then.own_key());
+        if (meet_any(then.team(), grew)) scale_rows(sums, then.team_factors());
+        add_values(sums, ring.stage(unit), then);
         // From here on the stage may be filled again, and the letters of the next tile may overwrite P.
-        meet(team);
-        fill = tile + STAGES < last_tile && ring.release(unit, part);
+        meet(then.team());
+        before = ring.release(unit, then);
     }
     write_result(sums, softmax, target, p, first_row, ring.shared, team, part);
     return unit;

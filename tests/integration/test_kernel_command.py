@@ -45,7 +45,7 @@ def kernel(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str
 
 
 def found(*arguments: str, **variables: str) -> Any:
-    """Return the JSON report of a run; its exit code is that in the report, its form the schema's."""
+    """Return the JSON report of a run; its exit code and its form are checked."""
     ran = kernel("--format", "json", *arguments, **variables)
     report = envprobe_cli.parsed(ran)
     jsonschema.Draft202012Validator(tables.load("kernel.schema")).validate(report)
@@ -139,7 +139,9 @@ def test_the_images_of_a_real_library_are_those_that_cuobjdump_lists(
         missing("nccl", f"{path} is not there")
     listed: Counter[str] = Counter()
     for option in ("-lelf", "-lptx"):
-        done = subprocess.run([cuobjdump, option, path], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [cuobjdump, option, path], capture_output=True, text=True, check=False
+        )
         listed.update(re.findall(r"(sm_\d+a?)f?\.(cubin|ptx)\b", done.stdout))
     report = found("--archs-of", str(path), "--arch", "sm_90")
     assert report["verdict"]["exit"] == 0
@@ -429,23 +431,27 @@ def test_the_interpreter_and_environment_of_a_unit(python: str, tmp_path: Path) 
     assert report["verdict"]["exit"] == 1
     assert {check for _, check, _ in told(report)} == {"kernel-not-run", "kernel-wrong-result"}
     assert report["run"]["python"] == python
-    assert report["run"]["chosen"] == f"declared by {unit}"
+    assert report["run"]["chosen"] == "declared by sgl.service"
 
 
 @pytest.mark.sglang
-def test_the_bundled_patch_is_named_as_what_is_installed(python: str) -> None:
-    hook = "import kernel_ext.hook as h; h.install()"
-    start = ["env", "TRITON_INTERPRET=1", "ENVPROBE_KERNEL=on", f"PYTHONPATH={ROOT}", python]
-    report = found("--installed", "--", *start, "-c", hook)
+def test_the_bundled_patch_is_named_as_what_is_installed(python: str, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import kernel_ext.hook as h\nh.install()\n")
+    path = f"PYTHONPATH={tmp_path}{os.pathsep}{ROOT}"
+    start = ["env", "TRITON_INTERPRET=1", "ENVPROBE_KERNEL=on", path, python]
+    report = found("--expect-installed", "kernel_ext", "--", *start, "-m", "sglang.launch_server")
+    assert told(report) == [("EP401", "kernel-not-run", True)]
+    assert report["verdict"]["exit"] == 3
     called = report["run"]["devices"][0]["in_class"]
-    assert not called["patched"]
-    assert ("EP412", "installed-unexpected", False) in told(report)
+    assert called["functions"][0]["file"] == str(ROOT / "kernel_ext" / "patch.py")
+    assert called["counters"]["fallen_back"] == len(called["asked"])
+    assert called["last_reason"] == "not on a CUDA device"
 
 
 def test_an_interpreter_without_sglang_is_no_answer() -> None:
     report = found("--installed", "--python", sys.executable)
     assert report["verdict"]["exit"] == 3
-    assert {one for one in told(report)} == {("EP401", "kernel-not-run", True)}
+    assert set(told(report)) == {("EP401", "kernel-not-run", True)}
 
 
 # --- on a GPU ------------------------------------------------------------------------------------

@@ -182,3 +182,10 @@ def test_the_patched_real_class_beside_stand_ins_equals_the_unpatched(
     assert report["stored"] == [name != "nothing is stored"] * 2
     assert report["kernel_is_back"]
     assert report["removed"]
+
+
+def test_it_is_said_that_a_replay_calls_no_python(reports: dict[str, dict[str, Any]]) -> None:
+    first, second = reports["graph"]["said"]
+    assert first == "the bundled verify kernel answers (8 heads)"
+    assert "its replays run the kernel without Python" in second
+    assert "counters stands still" in second

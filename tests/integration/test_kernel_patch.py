@@ -60,7 +60,9 @@ def python() -> str:
         missing("sglang", str(error))
 
 
-def run(python: str, arguments: list[str], text: str, **variables: str) -> str:
+def started(
+    python: str, arguments: list[str], text: str, **variables: str
+) -> subprocess.CompletedProcess[str]:
     environment = {
         **os.environ,
         "TRITON_INTERPRET": "1",
@@ -77,7 +79,11 @@ def run(python: str, arguments: list[str], text: str, **variables: str) -> str:
         check=False,
     )
     assert done.returncode == 0, done.stderr[-4000:]
-    return done.stdout
+    return done
+
+
+def run(python: str, arguments: list[str], text: str, **variables: str) -> str:
+    return started(python, arguments, text, **variables).stdout
 
 
 @pytest.fixture(scope="module")
@@ -139,6 +145,13 @@ def test_validate_uses_sglangs_result_and_counts_where_the_reference_differs(
     assert report["error"] == 0.0
 
 
+def test_the_first_answer_and_a_difference_are_logged(reports: dict[str, dict[str, Any]]) -> None:
+    assert reports["taken"]["said"] == ["the bundled verify kernel answers (8 heads)"]
+    (message,) = reports["validate, wrong"]["said"]
+    assert message.startswith("the two kernels differ: ")
+    assert reports["validate"]["said"] == reports["off"]["said"] == []
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_nothing_is_left_behind(name: str, reports: dict[str, dict[str, Any]]) -> None:
     assert reports[name]["kernel_is_back"]
@@ -192,3 +205,38 @@ def test_sglang_loads_the_plugin_of_the_package(
     path = f"{tmp_path}{os.pathsep}{ROOT}"
     found = whose(python, LOAD_PLUGINS, PYTHONPATH=path, ENVPROBE_KERNEL=value)
     assert Path(found[0]).name == file
+
+
+UNUSED = """
+from kernel_ext import counters
+from sglang.srt.layers.attention import triton_backend
+print(counters.unused)
+"""
+NO_BACKEND = "the command line names no --attention-backend"
+
+
+@pytest.mark.parametrize("way", ["kernel_ext.hook", "envprobe init-hook"])
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["--attention-backend", "triton"], ""),
+        (["--attention-backend", "fa3"], "verify steps go to the backend fa3, not to triton"),
+        ([], NO_BACKEND),
+    ],
+)
+def test_a_class_that_sglang_would_never_call_is_said_on_standard_error_and_in_the_counters(
+    way: str, words: list[str], reason: str, python: str, tmp_path: Path
+) -> None:
+    if way == "kernel_ext.hook":
+        (tmp_path / "sitecustomize.py").write_text("import kernel_ext.hook as h\nh.install()\n")
+    else:
+        target = "sglang.srt.layers.attention.triton_backend:TritonAttnBackend.forward_extend"
+        patch = f"{target}=kernel_ext.sglang_backend:forward_extend"
+        assert envprobe_cli.envprobe("init-hook", str(tmp_path), "--patch", patch).returncode == 0
+    path = f"{tmp_path}{os.pathsep}{ROOT}"
+    done = started(python, ["-c", UNUSED, *words], "", PYTHONPATH=path, ENVPROBE_KERNEL="on")
+    assert done.stdout.splitlines()[-1].startswith(reason)
+    assert bool(done.stdout.splitlines()[-1]) == bool(reason)
+    warning = f"the bundled kernel will not run: {reason}"
+    assert (warning in done.stderr) == bool(reason)
+    assert ("will not run" in done.stderr) == bool(reason)

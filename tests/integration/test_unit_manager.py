@@ -192,6 +192,21 @@ def test_a_unit_that_failed_says_so_in_one_line(manager: UserManager, name: str)
     )
 
 
+def test_the_cause_of_a_failure_is_told_from_the_log_of_the_unit(
+    manager: UserManager, name: str, tmp_path: Path
+) -> None:
+    start = f'{PYTHON} -c "import no_such_module_of_sgl"'
+    log = tmp_path / "sgl.log"
+    body = _body("Type=oneshot", f"StandardError=file:{log}", exec_start=start)
+    manager.write(f"{name}.service", body)
+    manager.systemctl("daemon-reload")
+    manager.systemctl("start", name, check=False)
+    found = _unit(manager, name)
+    (one,) = (one for one in found["findings"] if one["check"] == "unit-failed")
+    assert found["verdict"]["exit"] == 1
+    assert any("no_such_module_of_sgl" in line for line in one["evidence"]), one
+
+
 def test_too_many_starts_need_reset_failed(manager: UserManager, name: str) -> None:
     body = _body("Type=simple", "Restart=always", "RestartSec=0", exec_start="/bin/false")
     manager.write(f"{name}.service", body)

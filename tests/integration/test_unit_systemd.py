@@ -141,7 +141,7 @@ def passing(manager: UserManager) -> Iterator[UserManager]:
 
 
 @settings(
-    max_examples=8,
+    max_examples=6,
     deadline=None,
     phases=[Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],

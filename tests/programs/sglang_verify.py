@@ -15,6 +15,7 @@ Standard input has a list of cases, standard output gets a list of reports.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sys
 from collections.abc import Callable
@@ -257,6 +258,22 @@ def row_error(got: Any, expected: Any) -> float:
     return float((difference / expected.float().view(rows).norm(dim=1)).max())
 
 
+class Said(logging.Handler):
+    """Keeps what the patch logs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.messages: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.messages.append(record.getMessage())
+
+    def take(self) -> list[str]:
+        """Return the messages, and forget them."""
+        taken, self.messages = self.messages, []
+        return taken
+
+
 def counted() -> dict[str, int]:
     """Return the counters, and set them back."""
     from kernel_ext import counters
@@ -267,7 +284,7 @@ def counted() -> dict[str, int]:
     return numbers
 
 
-def run_case(server: Server, case: dict[str, Any]) -> dict[str, Any]:
+def run_case(server: Server, case: dict[str, Any], said: Said) -> dict[str, Any]:
     """Run one case unpatched and patched."""
     from kernel_ext import counters, patch
 
@@ -296,6 +313,7 @@ def run_case(server: Server, case: dict[str, Any]) -> dict[str, Any]:
         "stored": [stored_before, stored],
         "counters": counted(),
         "reasons": reasons,
+        "said": said.take(),
     }
 
 
@@ -307,7 +325,10 @@ def main() -> None:
 
         compiled_neighbours.install()
     server = Server(Path(sys.argv[1]), 8)
-    print(json.dumps([run_case(server, case) for case in cases]))
+    said, log = Said(), logging.getLogger("kernel_ext")
+    log.addHandler(said)
+    log.setLevel(logging.INFO)
+    print(json.dumps([run_case(server, case, said) for case in cases]))
 
 
 if __name__ == "__main__":

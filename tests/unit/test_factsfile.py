@@ -53,6 +53,7 @@ from envprobe.pythonfacts import (
     PythonFact,
     PythonState,
 )
+from envprobe.unitfacts import Entry, Hop, UnitFacts
 from envprobe.values import Value
 from tests.programs.trees import TitledTree
 
@@ -168,6 +169,26 @@ PROCESSES = st.builds(
     libraries=st.none() | LIBRARIES,
     nccl=st.none() | LOGS,
 )
+SAID = st.lists(
+    st.builds(
+        Entry, name=TEXTS, value=st.none() | VALUES, source=TEXTS, removed=TEXTS, doubt=TEXTS
+    ),
+    max_size=3,
+).map(tuple)
+TIMES = st.dictionaries(TEXTS, st.floats(0, 4e9), max_size=2)
+UNITS = st.builds(
+    UnitFacts,
+    name=TEXTS,
+    started=st.none() | st.floats(0, 4e9),
+    modified=TIMES,
+    touched=TIMES,
+    loaded=st.dictionaries(TEXTS, VALUES, max_size=2),
+    on_disk=st.dictionaries(TEXTS, st.none() | VALUES, max_size=2),
+    declared=SAID,
+    handed=SAID,
+    hops=st.lists(st.builds(Hop, TEXTS, TEXTS, TEXTS, st.booleans()), max_size=2).map(tuple),
+    opaque=TEXTS,
+)
 SNAPSHOTS = st.builds(
     Snapshot,
     host=TEXTS,
@@ -182,6 +203,7 @@ SNAPSHOTS = st.builds(
     ),
     yama_scope=st.none() | st.integers(0, 3),
     notes=st.lists(TEXTS, max_size=2).map(tuple),
+    unit=st.none() | UNITS,
 )
 RELAXED = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 
@@ -249,6 +271,7 @@ def test_a_masked_snapshot_keeps_all_but_secrets(snapshot: Snapshot) -> None:
     for one, other in zip(found.processes, snapshot.processes, strict=True):
         assert one.environments == other.environments
         assert dataclasses.replace(one, title=()) == dataclasses.replace(other, title=())
+    assert found.unit == snapshot.unit
 
 
 def test_a_real_snapshot_survives() -> None:
