@@ -11,6 +11,11 @@ _PACKAGES: Final = re.compile(r"/(?:site|dist)-packages/")
 _STANDARD: Final = re.compile(r"/lib(?:64)?/python\d[\d.]*t?/|python\d+\.zip/")
 
 
+def is_own(frame: Frame) -> bool:
+    """Return whether a frame is of code that is neither Python's nor installed."""
+    return not (_PACKAGES.search(frame.file) or _STANDARD.search(frame.file))
+
+
 def place(raised: Raised, *, outermost: bool = False) -> Frame | None:
     """Return the innermost or outermost frame of code that is neither Python's nor installed.
 
@@ -21,7 +26,7 @@ def place(raised: Raised, *, outermost: bool = False) -> Frame | None:
         return None
     files = [one for one in raised.frames if not one.file.startswith("<")]
     foreign = [one for one in files if _PACKAGES.search(one.file)]
-    own = [one for one in files if one not in foreign and not _STANDARD.search(one.file)]
+    own = list(filter(is_own, files))
     if own:
         return own[0] if outermost else own[-1]
     return next((found[-1] for found in (foreign, files) if found), None)

@@ -6,6 +6,7 @@ in test_triage_texts.py; here everything was printed by the program that failed.
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import os
@@ -13,11 +14,13 @@ import socket
 import subprocess
 import sys
 import tarfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import jsonschema
+import psutil
 import pytest
 
 from envprobe import tables
@@ -345,6 +348,53 @@ def test_an_option_that_sglang_does_not_know(
 
 
 @pytest.mark.sglang
+def test_a_scheduler_of_a_real_server_that_was_killed(sglang_python: str, tmp_path: Path) -> None:
+    assert sglang_python
+    server = sglang_server.SglangServer(sglang_server.find_environment(), tp_size=1)
+    log = tmp_path / "server.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            server.command,
+            env=server.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            _scheduler_of(process).kill()
+            process.wait(120)
+        finally:
+            for left in _of_session(process.pid):
+                left.kill()
+            process.wait(120)
+    found = triage(log)
+    finding = named(found, "start-worker-died")
+    assert "Rank 0 scheduler died during initialization (exit code: -9)" in finding["message"]
+    assert "none of your own code" in json.dumps(finding["evidence"])
+
+
+def _scheduler_of(server: subprocess.Popen[bytes]) -> psutil.Process:
+    """Wait for the scheduler, which is known by its title only."""
+    deadline = time.monotonic() + 180
+    while server.poll() is None and time.monotonic() < deadline:
+        for child in _of_session(server.pid):
+            with contextlib.suppress(psutil.Error):
+                if child.cmdline()[:1] == ["sglang::scheduler"]:
+                    return child
+    raise AssertionError("the server has no scheduler")
+
+
+def _of_session(leader: int) -> list[psutil.Process]:
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(OSError, psutil.Error):
+            if os.getsid(process.pid) == leader:
+                found.append(process)
+    return found
+
+
+@pytest.mark.sglang
 def test_a_rank_of_torch_that_was_killed(
     sglang_python: str, tmp_path: Path, write: Callable[[bytes], Path]
 ) -> None:
@@ -505,4 +555,5 @@ def test_compressed_piped_and_standard_input(tmp_path: Path) -> None:
     )
     found = json.loads(piped.stdout)
     assert (piped.returncode, found["logs"][0]["kind"]) == (1, "stdin")
-    named(found, "start-module-missing")
+    finding = named(found, "start-module-missing")
+    assert finding["who"] == f"the standard input, line {found['cause']['line']['number']}"

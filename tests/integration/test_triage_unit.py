@@ -14,6 +14,9 @@ import jsonschema
 import pytest
 
 from envprobe import tables
+from envprobe.checks.triage import oneline
+from envprobe.launch.manager import Manager
+from envprobe.redact import show_sentence
 from tests.programs.envprobe_cli import environment, envprobe, script
 from tests.programs.journald import Journal, journald
 from tests.programs.usermanager import UserManager, user_manager
@@ -211,6 +214,48 @@ def test_only_the_last_start_counts_and_a_running_unit_holds(
     found = _triage(journal, manager, "--unit", "mends", code=3)
     finding = _finding(found, "start-cause-unknown")
     assert "the manager remembers no start of mends.service" in finding["message"]
+
+
+def test_a_failure_that_a_running_unit_has_survived_is_a_warning(
+    journal: Journal, manager: UserManager, tmp_path: Path
+) -> None:
+    ready = tmp_path / "ready"
+    os.mkfifo(ready)
+    program = tmp_path / "serve.py"
+    program.write_text(
+        "import signal, traceback\n"
+        "try:\n    import envprobe_has_no_such_module\n"
+        "except ImportError:\n    traceback.print_exc()\n"
+        f"open({str(ready)!r}, 'w').close()\n"
+        "signal.pause()\n"
+    )
+    _start(manager, "survives", f"[Service]\nExecStart={PYTHON} {program}\n")
+    ready.read_bytes()
+    found = _triage(journal, manager, "--unit", "survives", code=0)
+    finding = _finding(found, "start-module-missing")
+    assert finding["severity"] == "warning"
+    assert "survives.service runs all the same" in finding["message"]
+    manager.systemctl("stop", "survives")
+
+
+def test_the_cause_in_one_sentence_for_other_reports(manager: UserManager, tmp_path: Path) -> None:
+    log = tmp_path / "serve.log"
+    _start(
+        manager,
+        "oneline",
+        f"[Service]\nStandardOutput=truncate:{log}\n"
+        f"ExecStart={PYTHON} -c 'import envprobe_has_no_such_module'\n",
+    )
+    _wait_until(manager, "oneline", "failed")
+    asked = Manager(True, manager.environment)
+    told = oneline.of_unit(asked, "oneline")
+    assert told is not None
+    said = show_sentence(told)
+    assert said.startswith(f"{log}:")
+    assert "a module or library is missing: No module named" in said
+    manager.write("fine.service", f"[Service]\nExecStart={PYTHON} -c pass\n")
+    manager.systemctl("daemon-reload")
+    assert oneline.of_unit(asked, "fine") is None
 
 
 def test_what_is_no_unit_or_was_never_started(journal: Journal, manager: UserManager) -> None:

@@ -16,9 +16,11 @@ from tests.programs.requirement import missing
 
 PROGRAM = "/lib/systemd/systemd-journald"
 SECONDS = 30
+# A directory for a persistent journal is never made: it would make the machine keep one.
 _HIDE = (
-    "for folder in /run/systemd/journal /run/log /var/log/journal /run/user; do"
-    ' if mkdir -p "$folder"; then mount -t tmpfs tmpfs "$folder" || exit 1; fi; done;'
+    "mkdir -p /run/systemd/journal /run/log /run/user;"
+    " for folder in /run/systemd/journal /run/log /run/user /var/log/journal; do"
+    ' if [ -d "$folder" ]; then mount -t tmpfs tmpfs "$folder" || exit 1; fi; done;'
     ' mkdir -p /run/log/journal; exec "$0"'
 )
 

@@ -9,7 +9,8 @@ from typing import Final
 from envprobe.checks.finding import Check, Finding, Severity
 from envprobe.checks.triage.judgement import Judgement, Sign, running
 from envprobe.model import Confidence, Sentence
-from envprobe.triage.facts import Line, Log, Triage
+from envprobe.triage.facts import Kind, Line, Log, Triage
+from envprobe.triage.places import is_own
 
 _SHOWN: Final = 300
 _MOST_FOLLOWING: Final = 8
@@ -28,10 +29,11 @@ def where(log: Log | None, line: Line | None) -> str:
     """Return the place of a line: its log and number, or how many bytes are before it."""
     if log is None or line is None:
         return "the service manager"
-    if log.name.startswith("the "):
-        at = line.stamp or f"entry {line.number}"
-        return f"{log.name}, {at}" if line.number and line.stamp else f"{log.name}, line {at}"
-    return f"{log.name}:{line.number}" if line.number else f"{log.name}, at byte {line.offset}"
+    if log.kind is Kind.JOURNAL:
+        return f"{log.name}, {line.stamp or f'entry {line.number}'}"
+    if log.kind is Kind.FILE and line.number:
+        return f"{log.name}:{line.number}"
+    return f"{log.name}, {f'line {line.number}' if line.number else f'at byte {line.offset}'}"
 
 
 def told(sign: Sign) -> str:
@@ -92,8 +94,9 @@ def evidence(context: TriageContext, sign: Sign) -> Iterator[str]:
 def _exception(sign: Sign) -> Iterator[str]:
     raised = sign.raised
     assert raised is not None
-    if sign.code:
-        yield f"in the traceback the user's own code is {sign.code}"
+    if sign.frame is not None:
+        whose = "your own code is" if is_own(sign.frame) else "none of your own code; last is"
+        yield f"in the traceback: {whose} {sign.code}"
     if raised.mixed:
         yield "lines of several tracebacks are mixed: which file raised it cannot be told"
     said = f"{raised.type}: {raised.message}" if raised.message else raised.type

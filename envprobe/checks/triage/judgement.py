@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from envprobe.launch.live import Live
-from envprobe.triage.facts import Kind, Line, Log, MarkKind, Occurrence, Raised, Triage
+from envprobe.triage.facts import Frame, Kind, Line, Log, MarkKind, Occurrence, Raised, Triage
 from envprobe.triage.places import place
 
 _RUNNING: Final = frozenset(("active", "reloading"))
@@ -37,9 +37,14 @@ class Sign:
     more: tuple[str, ...] = ()
 
     @property
+    def frame(self) -> Frame | None:
+        """The frame that is to be looked at, that of the user's own code if there is one."""
+        return place(self.raised, outermost=self.outermost) if self.raised is not None else None
+
+    @property
     def code(self) -> str:
-        """FILE:LINE in FUNCTION of the user's own code, "" where it is not known."""
-        frame = place(self.raised, outermost=self.outermost) if self.raised is not None else None
+        """FILE:LINE in FUNCTION of that frame, "" where there is none."""
+        frame = self.frame
         if frame is None:
             return ""
         inside = f" in {frame.function}" if frame.function else ""
