@@ -65,6 +65,8 @@ def serve(
     if asked["import_target"] and node["worker"]:
         told["held"] = {one: held(one, probe) for one in asked["patches"]}
         told["torch_after"] = probe["torch_facts"]()
+    # The import of a module may set variables: this is what is read from outside, too.
+    told["environment"] = dict(os.environ)
     connection.send_bytes(encoded(probe, told))
     main = sys.modules["__main__"]
     start_all(codes, asked, main.member, node["children"], connection.send_bytes, probe)

@@ -102,10 +102,8 @@ class Answers:
         self, node: Node | None, told: Mapping[str, Any], first: reach.Told, method: str
     ) -> Member:
         own = reach.Told(told, self._launch) if node is not None else first
-        later = self._set or {} if node is None else told
-        environment = told["facts"]["environment"] if node else later.get("environment")
-        if environment is None:
-            environment = told["facts"]["environment"]
+        later = told if node is not None else self._set or {}
+        environment = later.get("environment", told["facts"]["environment"])
         return Member(
             node=node,
             pid=told["pid"],

@@ -122,9 +122,9 @@ class Member:
     """One process, as it told from inside. `node` is None for the first one.
 
     `hooks` says what became of each hook that ran in the first process. `environment` is os.environ
-    (for the first process: as its children got it). `said` is what it wrote to stderr until it was
-    ready, `seconds` how long its start took. `cuda_after`: CUDA was initialised after the import of
-    the targets.
+    when it was ready (for the first process: as its children got it). `said` is what it wrote to
+    stderr until then, `seconds` how long its start took. `cuda_after`: CUDA was initialised after
+    the import of the targets.
     """
 
     node: Node | None

@@ -135,9 +135,7 @@ class Running:
             received = os.read(descriptor, _READ_BYTES)
             self._outputs[self._waiting[descriptor]].take(received)
             if not received and self._waiting.pop(descriptor) == "report":
-                self._deadline = min(
-                    self._deadline, time.monotonic() + self._bounds.grace_seconds
-                )
+                self._deadline = min(self._deadline, time.monotonic() + self._bounds.grace_seconds)
         return bool(ready)
 
     def _not_supervised(self) -> UndeterminedError:

@@ -324,7 +324,13 @@ def test_the_declared_user_runs_it_and_nobody_else(stage: Stage) -> None:
 # --- patches
 
 
-ENGINE = "class Backend:\n    def forward(self):\n        return 'original'\n"
+ENGINE = """
+    import os
+    os.environ["ENGINE"] = "1"
+    class Backend:
+        def forward(self):
+            return "original"
+"""
 PATCH = "engine.attention:Backend.forward"
 LAZY = """
     import sys
