@@ -488,6 +488,7 @@ def test_a_manager_that_cannot_be_asked_could_not_tell(tmp_path: Path) -> None:
         (("--unit", "x", "--container", "0123456789ab"), "--unit and --container exclude"),
         (("--unit", "x", "--from-facts", "f"), "--from-facts judges a saved scan and cannot"),
         (("--unit", "/etc/x.service"), "--unit /etc/x.service is a file"),
+        (("--unit", "sgl*"), "--unit sgl* is a pattern"),
         (("--unit", "x.timer"), "x.timer is no service"),
         (("--unit", ""), "--unit is empty"),
         (("--user",), "--user says which manager --unit is of"),
@@ -528,3 +529,19 @@ def test_a_main_process_that_comes_only_after_a_preparation_is_waited_for(
     assert _of_unit(manager, name).code == 4
     run = _of_unit(manager, name, "--wait=scheduler=3", f"--timeout={SECONDS}")
     assert (run.code, len(run.workers())) == (0, 3)
+
+
+def test_a_server_that_fails_at_first_and_is_started_again_is_waited_for(
+    manager: UserManager, name: str, tmp_path: Path
+) -> None:
+    script = tmp_path / "start.sh"
+    script.write_text(
+        f"#!/bin/bash\nif mkdir {tmp_path}/tried; then sleep 1; exit 3; fi\nexec {SERVE}\n"
+    )
+    script.chmod(0o755)
+    again = ("Restart=on-failure", "RestartSec=1")
+    manager.write(f"{name}.service", _body(*again, exec_start=str(script)))
+    manager.systemctl("daemon-reload")
+    manager.systemctl("--no-block", "start", name)
+    run = _of_unit(manager, name, "--wait=scheduler=3", f"--timeout={SECONDS}")
+    assert (run.code, len(run.workers()), run.scan["unit"]["restarts"]) == (0, 3, 1)
