@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from envprobe import cli_definition
 from envprobe.errors import NotYetError, TargetGoneError, UsageError
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from envprobe.launch.live import Live
     from envprobe.model import Snapshot
     from envprobe.unitscan import Behind
+
+_PATTERN: Final = frozenset("*?[")
+"""What makes a word a pattern for systemctl(1), which then speaks of several units."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -162,6 +165,11 @@ def check(pointer: Pointer) -> None:
             f"--unit and {others[0]} exclude each other: the processes of a unit are those of its"
             " control group",
             "Leave one of the two out.",
+        )
+    if set(pointer.unit) & _PATTERN:
+        raise UsageError(
+            f"--unit {pointer.unit} is a pattern: a scan is of one unit",
+            "Give the unit's whole name; `systemctl list-units` lists them.",
         )
     if "/" in pointer.unit:
         raise UsageError(

@@ -160,9 +160,9 @@ Before (--unit NAME|FILE, or `-- COMMAND...`): what the definition hands to its 
 get (`rehearse`). This EXECUTES the declared interpreter and its hooks, as the declared user,
 bounded in number and time, without GPUs; what is run is said on stderr. No wrapper is run, and
 nothing of the program's own file; [expect.kernel] also compiles the bundled kernel or, with
-`installed = true`, runs what is in SGLang's class on the GPU. What only the running server shows ([expect.workers], lib, what
-NCCL reads) is listed and left to the gate after the start: it changes no exit code. What is found
-of the process that runs now, which the restart ends, is kept apart.
+`installed = true`, runs what is in SGLang's class on the GPU. What only the running server shows
+([expect.workers], lib, what NCCL reads) is listed and left to the gate after the start: it changes
+no exit code. What is found of the process that runs now, which the restart ends, is kept apart.
 
 After (--pid PID, or --unit NAME --live): as `envprobe workers`; with --wait it scans until
 everything is decided.
@@ -230,8 +230,8 @@ Print a configuration that holds for a running server: what its workers share is
 The configuration goes to stdout, for `envprobe gate` and `envprobe workers`. It holds the relevant
 variables that are the same in all workers, and how many workers there are. Left out, and listed in
 comments, is what each start or each rank has of its own (SGLANG_RUN_ID, INVOCATION_ID, ports,
-ranks) and what looks like a credential. With --patch it also expects the attribute to come from where it comes from
-now, and with --patch sitecustomize the file of that hook.
+ranks) and what looks like a credential. With --patch it also expects the attribute to come from
+where it comes from now, and with --patch sitecustomize the file of that hook.
 
 Nothing is printed unless `envprobe workers` finds the server healthy, and the configuration holds
 for it. Run it as the user of the server, or as root.

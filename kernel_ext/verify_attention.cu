@@ -9,8 +9,8 @@
 //   values   the 512 output columns are quartered over the warps, which keep them in registers
 //
 // A key row is copied into shared memory once for all 64 rows, by the team that leaves its place last.
-// Only mma.sync, ldmatrix, mbarrier and cp.async are used: they exist on every architecture from sm_80
-// to sm_121.
+// Only mma.sync, ldmatrix, mbarrier and cp.async are used, the last in its bulk form from sm_90 on:
+// they exist on every architecture from sm_80 to sm_121.
 //
 // Accumulators and Q take 200 of 255 registers. With too few left the assembler loads each fragment right
 // before the product that needs it, and the product waits: what is not needed in a loop is read or
@@ -37,6 +37,7 @@ constexpr int THREADS = TEAMS * PARTS * 32;
 constexpr int STEPS = HEAD_DIM / 16 / PARTS;
 constexpr int STAGES = ROWS / KEYS;
 constexpr int OWNED = KEYS / PARTS;  // rows of Q, of scores and of P that one warp of a team has
+constexpr int WARPS = TEAMS * PARTS;
 
 // 16 bytes more than a row has: ldmatrix then finds the same columns of 8 rows in different banks.
 constexpr int ROW_BYTES = HEAD_DIM * 2;
@@ -49,7 +50,9 @@ constexpr int P_OFFSET = LETTER_BYTES / 2;
 constexpr int MAIL_OFFSET = STAGES * STAGE_BYTES;
 constexpr int FACTOR_OFFSET = MAIL_OFFSET + TEAMS * PARTS * MAILBOX_BYTES;
 constexpr int BARRIER_OFFSET = FACTOR_OFFSET + ROWS * 4;
-constexpr int RELEASE_OFFSET = BARRIER_OFFSET + STAGES * 8;
+constexpr int READ_OFFSET = BARRIER_OFFSET + STAGES * 8;
+constexpr int FREE_OFFSET = READ_OFFSET + TEAMS * 8;
+constexpr int RELEASE_OFFSET = FREE_OFFSET + STAGES * 8;
 constexpr int LENGTHS_OFFSET = RELEASE_OFFSET + STAGES * PARTS * 4;
 constexpr int MASK_OFFSET = LENGTHS_OFFSET + 16;
 static_assert(MASK_OFFSET + ROWS * 8 == LAUNCH_SHARED_BYTES && THREADS == LAUNCH_THREADS);
@@ -213,11 +216,29 @@ __device__ __forceinline__ bool meet_any(int team, bool mine) {
     return any;
 }
 
-// How many arrivals fill a stage: every lane of one warp of each part.
+// A stage is filled by four warps. From sm_90 on a lane orders the copy of a whole row, and the barrier of
+// the stage counts bytes; before, each lane copies 16 bytes at a time.
+#if __CUDA_ARCH__ >= 900
+#define BULK 1
+constexpr int FILLERS = PARTS;
+#else
+#define BULK 0
 constexpr int FILLERS = PARTS * 32;
+#endif
 
-__device__ __forceinline__ void make_barrier(u32 barrier) {
-    asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(barrier), "r"(FILLERS) : "memory");
+__device__ __forceinline__ void make_barrier(u32 barrier, int arrivals) {
+    asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
+}
+
+// Lets the unit that copies rows see them.
+__device__ __forceinline__ void show_barriers() {
+#if BULK
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
+}
+
+__device__ __forceinline__ void arrive(u32 barrier) {
+    asm volatile("{ .reg .b64 state; mbarrier.arrive.shared.b64 state, [%0]; }" ::"r"(barrier) : "memory");
 }
 
 __device__ __forceinline__ void await(u32 barrier, u32 parity) {
@@ -312,6 +333,8 @@ struct Place {
     __device__ __forceinline__ int part() const { return thread / 32 % PARTS; }
     __device__ __forceinline__ int own_key() const { return part() * OWNED + lane() % OWNED; }
     __device__ __forceinline__ u32 mail() const { return shared + MAIL_OFFSET + team() * PARTS * MAILBOX_BYTES; }
+    // The barrier at which the team's warps say that they have read P.
+    __device__ __forceinline__ u32 read() const { return shared + READ_OFFSET + team() * 8; }
     __device__ __forceinline__ u32 team_factors() const { return shared + FACTOR_OFFSET + team() * KEYS * 4; }
 };
 
@@ -325,30 +348,51 @@ struct Ring {
     __device__ __forceinline__ void await_unit(u32 unit) const {
         await(barrier(unit), unit / STAGES & 1);
     }
-    // Fills this part's rows of a unit: lane i knows where row i of them comes from. 18 copies of 4 x 128 bytes.
+    // Fills this part's rows of a unit: lane i knows where row i of them comes from.
     __device__ __forceinline__ void fill(u32 unit, int part, const char *source) const {
         const int lane = threadIdx.x & 31;
-        const u32 to = stage(unit) + (part * OWNED + (lane >> 3)) * PITCH + (lane & 7) * 16;
+        const u32 rows = stage(unit) + part * OWNED * PITCH;
+#if BULK
+        if (lane == 0)
+            asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(barrier(unit)),
+                         "r"(OWNED * ROW_BYTES)
+                         : "memory");
+        __syncwarp();
+        // With 8 lanes at work the assembler makes a loop over them, four times as long as these elections.
 #pragma unroll
-        for (int group = 0; group < OWNED; group += 4) {
-            const char *from = (const char *)__shfl_sync(~0u, (i64)source, group + (lane >> 3)) + (lane & 7) * 16;
-#pragma unroll
-            for (int column = 0; column < ROW_BYTES; column += 128)
-                asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(to + group * PITCH + column),
-                             "l"(from + column)
+        for (int row = 0; row < OWNED; ++row) {
+            const char *from = (const char *)__shfl_sync(~0u, (i64)source, row);
+            asm volatile("{ .reg .pred p; elect.sync _|p, -1;\n"
+                         "@p cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3]; }" ::"r"(
+                             rows + row * PITCH),
+                         "l"(from), "n"(ROW_BYTES), "r"(barrier(unit))
+                         : "memory");
+        }
+#else
+#pragma unroll 1
+        for (int row = 0; row < OWNED; ++row) {
+            const char *from = (const char *)__shfl_sync(~0u, (i64)source, row);
+#pragma unroll 1
+            for (int at = lane * 16; at < ROW_BYTES; at += 512)
+                asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(rows + row * PITCH + at),
+                             "l"(from + at)
                              : "memory");
         }
         asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier(unit)) : "memory");
+#endif
     }
-    // Says that this team has done with a unit; lane 0 learns whether the other one has, too. Every part asks
-    // for itself, and fills its own rows of the next unit. The team's barrier has ordered its reads.
+    __device__ __forceinline__ u32 free(u32 unit) const { return shared + FREE_OFFSET + unit % STAGES * 8; }
+    // Says that this warp has done with a unit. Lane 0 learns whether the same part of the other team was
+    // earlier: the later one fills its part of the stage again, once all warps have done.
     __device__ __forceinline__ u32 release(u32 unit, const Place &at) const {
         u32 before = 0;
-        if (at.lane() == 0)
+        if (at.lane() == 0) {
+            arrive(free(unit));
             asm volatile("atom.relaxed.cta.shared.add.u32 %0, [%1], 1;"
                          : "=r"(before)
                          : "r"(shared + RELEASE_OFFSET + (unit % STAGES * PARTS + at.part()) * 4)
                          : "memory");
+        }
         return before;
     }
 };
@@ -372,14 +416,14 @@ __device__ __forceinline__ void load_queries(u32 (&q)[STEPS][2][4], const Proble
 #pragma unroll
         for (int step = 0; step < STEPS; ++step) load_matrices(q[step][m], from + step * 128);
     }
-    // Every warp must have seen every unit's barrier before the next round of it begins.
+    // Every warp must have seen every unit's barriers before the next round of them begins.
     ring.await_unit(unit + 1 - team);
+    if (lane < STAGES) arrive(ring.free(unit + lane));
     __syncthreads();
 }
 
 // This warp's part of the scores of 32 rows and 32 keys, posted to the warps that own the rows. What it
-// owns itself stays in `own`. `k` holds the first fragment. The second halves of the letters wait until P
-// of the last tile, which lies there, has been read.
+// owns itself stays in `own`. `k` holds the first fragment.
 __device__ __forceinline__ void partial_scores(float (&own)[8], const u32 (&q)[STEPS][2][4], u32 (&k)[2][4],
                                                u32 from, const Place &at) {
     u32 letters = at.mail() + at.part() * MAILBOX_BYTES + at.lane() * 16;
@@ -591,24 +635,27 @@ __device__ __forceinline__ u32 walk(const Problem &p, int request, int first_row
         u32 k[2][4];
         ring.await_unit(unit);
         load_matrices(k[0], keys);
+        await(at.read(), unit & 1 ^ 1);
         if (left > 7 && __shfl_sync(~0u, before, 0) & 1) {
+            await(ring.free(unit - 1), (unit - 1) / STAGES & 1);
             ring.fill(unit + 1, at.part(), key_address(p, ahead));
         }
         partial_scores(score, q, k, keys, at);
         const Place then = {ring.shared, thread_now()};
         meet(then.team());
-        int tile;
-        const Lengths kept = kept_lengths(ring.shared, tile);
         whole_scores(score, then);
         if (left >> 2 <= (left & 3)) hide(score, ring.shared, left >> 2);
         const bool grew = softmax.weigh(score, p.scale);
         softmax.post(score, then);
-        ahead = key_slot(p, kept, (tile - (left >> 2) + STAGES) * KEYS + then.own_key());
         if (meet_any(then.team(), grew)) scale_rows(sums, then.team_factors());
-        add_values(sums, ring.stage(unit), then);
-        // From here on the stage may be filled again, and the letters of the next tile may overwrite P.
-        meet(then.team());
-        before = ring.release(unit, then);
+        const Place last = {ring.shared, thread_now()};
+        int tile;
+        const Lengths kept = kept_lengths(ring.shared, tile);
+        ahead = key_slot(p, kept, (tile - (left >> 2) + STAGES) * KEYS + last.own_key());
+        add_values(sums, ring.stage(unit), last);
+        __syncwarp();
+        if (last.lane() == 0) arrive(last.read());
+        before = ring.release(unit, last);
     }
     write_result(sums, softmax, target, p, first_row, ring.shared, team, part);
     return unit;
@@ -632,7 +679,12 @@ verify_attention(const char *q, const char *draft_keys, const char *pool, u32 *o
     int at = group * chunk;
     const int end = min(at + chunk, total);
     if (at >= end) return;
-    if (threadIdx.x < STAGES) make_barrier(ring.barrier(threadIdx.x));
+    if (threadIdx.x < STAGES) {
+        make_barrier(ring.barrier(threadIdx.x), FILLERS);
+        make_barrier(ring.free(threadIdx.x), WARPS);
+        make_barrier(ring.shared + READ_OFFSET + threadIdx.x * 8, PARTS);
+        show_barriers();
+    }
     if (threadIdx.x < STAGES * PARTS) store_word(ring.shared + RELEASE_OFFSET + threadIdx.x * 4, 0);
     int request, request_begin;
     find_request(p.sizes, at, request, request_begin);

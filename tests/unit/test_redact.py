@@ -314,3 +314,17 @@ def test_wanted_patterns_cover_the_frameworks_and_name_their_sources() -> None:
 )
 def test_no_line_of_output_is_a_command_to_a_ci_system(line: str, shown: str) -> None:
     assert redact.without_commands(f"first\n\n{line}\nlast\n") == f"first\n\n{shown}\nlast\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("Authorization: Bearer abcdefgh12345678", "Authorization: Bearer <masked>"),
+        ("api_key = hunter2abc, next", "api_key = <masked> next"),
+        ("password: hunter2 rest", "password: <masked> rest"),
+        ("curl -u me:word host", "curl -u <masked> host"),
+        ("token: 5 tokens", "token: 5 tokens"),
+    ],
+)
+def test_a_credential_behind_its_name_and_a_blank_is_masked(line: str, shown: str) -> None:
+    assert redact.show_text(line) == shown

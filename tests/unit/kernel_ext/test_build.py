@@ -58,6 +58,7 @@ def test_no_instruction_that_sm_120_lacks(architecture: str) -> None:
     assert "mma.sync" in text
     assert "ldmatrix" in text
     assert "cp.async" in text
+    assert ("cp.async.bulk" in text) == (architecture != "sm_80")
     assert forbidden_instructions(text) == []
 
 
