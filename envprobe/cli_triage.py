@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import os
 from typing import TYPE_CHECKING
 
-from envprobe import cli_output, cli_workers
+from envprobe import cli_report
 from envprobe.errors import Exit, UsageError
 
 if TYPE_CHECKING:
@@ -34,18 +33,15 @@ class Options:
 
 def run(options: Options) -> Exit:
     """Read the log, judge and report; return the exit code. Raises EnvprobeError."""
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(cli_output.told_on_stdout(options.format))
-        outputs = cli_workers.formats_by_path(options.output, cli_workers.REPORT_FORMATS)
-        _check(options, tuple(outputs))
-        files = stack.enter_context(cli_output.reports(outputs, private=options.unmask))
-        cli_workers.require((options.format, *outputs.values()))
-        accepted = frozenset(_accepted(options))
-        report = judged(looked_at(options), accepted, options)
-        for path, kind in outputs.items():
-            files[path].write(render(report, kind, _presentation(options, to_file=True)))
-        cli_output.write(render(report, options.format, _presentation(options)))
+    report = cli_report.reported(
+        options, lambda: _report(options), render, lambda paths: _check(options, paths)
+    )
     return Exit.HOLDS if options.exit_zero else report.verdict.exit
+
+
+def _report(options: Options) -> Report:
+    accepted = frozenset(_accepted(options))
+    return judged(looked_at(options), accepted, options)
 
 
 def looked_at(options: Options) -> Triage:
@@ -123,9 +119,3 @@ def _accepted(options: Options) -> tuple[str, ...]:
     from envprobe.checks.triage.registry import CHECKS
 
     return accepted(options.allow_unknown, CHECKS, "triage")
-
-
-def _presentation(options: Options, *, to_file: bool = False) -> Presentation:
-    return cli_output.presentation(
-        unmask=options.unmask, show_all=options.show_all, to_file=to_file
-    )

@@ -24,6 +24,7 @@ class Line:
     `number` counts from 1, 0 where it is not known: then `offset`, in bytes, says where it begins.
     `order` grows along the log. `stream` tells the processes apart that share the log, as far as
     prefixes do; `label` names the process in words; `manager` marks lines of systemd itself.
+    `level` is what its logger calls it, "" where none does.
     """
 
     text: str
@@ -34,6 +35,7 @@ class Line:
     stream: tuple[str, ...] = ()
     label: str = ""
     manager: bool = False
+    level: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -94,7 +96,8 @@ class Log:
     """One log. `size` and `left_out` are in bytes; what was left out lies before `gap` lines.
 
     `gap` is the order of the first line behind what was left out, 0 if nothing was. `broken` says
-    why the log could not be read to its end. `strange` are exceptions that no row explains.
+    why the log could not be read to its end. `strange` are exceptions that no row explains, of the
+    last start only.
     `counts` has how many lines each cause has, those beyond the first ones too.
     """
 

@@ -204,6 +204,7 @@ def _line(text: str, entry: dict[str, Any], at: int, done: _Read) -> Line:
         stream=("journal", pid, *own.stream),
         label=f"{label} {own.label}".strip(),
         manager=_text(entry.get("_COMM")) == "systemd",
+        level=own.level,
     )
 
 

@@ -23,13 +23,17 @@ _MANAGERS: Final = frozenset(("systemd",))
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Peeled:
-    """A line's own text; `stream` and `label` say which process wrote it, as far as is known."""
+    """A line's own text; `stream` and `label` say which process wrote it, as far as is known.
+
+    `level` is that of the last logger in front of it, "" where none says one.
+    """
 
     text: str
     stamp: str
     stream: tuple[str, ...]
     label: str
     manager: bool
+    level: str = ""
 
 
 @functools.cache
@@ -42,7 +46,7 @@ def _rows() -> tuple[tuple[str, re.Pattern[str]], ...]:
 
 def peel(text: str) -> Peeled:
     """Return a line without its prefixes, at most eight of them."""
-    stamp, labels, manager = "", [], False
+    stamp, level, labels, manager = "", "", [], False
     stream: list[str] = []
     for _ in range(_MOST):
         found = _first(text)
@@ -51,13 +55,14 @@ def peel(text: str) -> Peeled:
         name, match = found
         fields = {key: value for key, value in match.groupdict().items() if value}
         stamp = stamp or fields.get("stamp", "")
+        level = fields.get("level", level)
         told = {key: value for key, value in fields.items() if key not in _NO_IDENTITY}
         manager = manager or told.get("unit") in _MANAGERS
         if told:
             stream += (name, *told.values())
         labels += [fields["ranks"].strip()] if fields.get("ranks") else [*told.values()]
         text = text[match.end() :]
-    return Peeled(text, stamp, tuple(stream), " ".join(dict.fromkeys(labels)), manager)
+    return Peeled(text, stamp, tuple(stream), " ".join(dict.fromkeys(labels)), manager, level)
 
 
 def _first(text: str) -> tuple[str, re.Match[str]] | None:

@@ -10,10 +10,15 @@ from envprobe.triage.facts import Frame, Raised
 _PACKAGES: Final = re.compile(r"/(?:site|dist)-packages/")
 _STANDARD: Final = re.compile(r"/lib(?:64)?/python\d[\d.]*t?/|python\d+\.zip/")
 
+_PROGRAM: Final = re.compile(r"/bin/[^/.]+$")
+
 
 def is_own(frame: Frame) -> bool:
-    """Return whether a frame is of code that is neither Python's nor installed."""
-    return not (_PACKAGES.search(frame.file) or _STANDARD.search(frame.file))
+    """Return whether a frame is of code that is neither Python's nor installed.
+
+    A program without a suffix in a `bin`, such as `vllm` or `torchrun`, is what pip made.
+    """
+    return not any(one.search(frame.file) for one in (_PACKAGES, _STANDARD, _PROGRAM))
 
 
 def place(raised: Raised, *, outermost: bool = False) -> Frame | None:

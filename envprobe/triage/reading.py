@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import collections
 import dataclasses
 import errno
@@ -27,6 +28,7 @@ TAIL: Final = 64 << 20
 MAX_TEXT: Final = 8192
 """Bytes of one line that are looked at."""
 
+_UTF_16: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _REMEDY: Final = "Name the log of the server, --unit NAME, or - for the standard input."
 
 
@@ -59,6 +61,30 @@ class _Window:
 
     def close(self) -> None:
         self._left = 0
+
+
+class _Utf8:
+    """A file as UTF-8: one that begins with the mark of UTF-16 is decoded on the way."""
+
+    def __init__(self, handle: IO[bytes]) -> None:
+        self._handle = handle
+        self._decoder: codecs.IncrementalDecoder | None = None
+        self._begun = False
+
+    def read(self, size: int) -> bytes:
+        part = self._handle.read(size)
+        if not self._begun and part:
+            self._begun = True
+            if part.startswith(_UTF_16):
+                self._decoder = codecs.getincrementaldecoder("utf-16")("replace")
+        if self._decoder is None:
+            return part
+        while part and not (text := self._decoder.decode(part)):
+            part = self._handle.read(size)
+        return text.encode("utf-8", "replace") if part else b""
+
+    def close(self) -> None:
+        self._handle.close()
 
 
 def read(name: str, *, kind: Kind = Kind.FILE) -> Log:
@@ -103,7 +129,7 @@ def _scanned(name: str, kind: Kind, handle: IO[bytes], size: int) -> Log:
         if chunk.behind_gap:
             gap = reader.order + 1
         if scanner.idle and not table.tells(streams.clean(chunk.data)):
-            reader.order += chunk.data.count(b"\n")
+            reader.order += _begun(chunk)
             scanner.skip()
             continue
         for line in reader.lines(chunk):
@@ -147,15 +173,16 @@ class _Reader:
 
     def chunks(self) -> Iterator[_Chunk]:
         """Yield all of the log, or its head and its tail."""
-        large = self._file_size > HEAD + TAIL and not self._compressed()
+        large = self._file_size > HEAD + TAIL and not self._is_encoded()
         for chunk in self._head_and_tail() if large else self._streamed():
             self.binary = self.binary or b"\0" in chunk.data
             yield chunk
 
-    def _compressed(self) -> bool:
+    def _is_encoded(self) -> bool:
+        """Return whether only its beginning tells how to read the rest."""
         first = self._handle.read(archives.LONGEST_MAGIC)
         self._handle.seek(0)
-        return bool(archives.kind_of(first))
+        return bool(archives.kind_of(first)) or first.startswith(_UTF_16)
 
     def _head_and_tail(self) -> Iterator[_Chunk]:
         end = self._file_size
@@ -170,7 +197,7 @@ class _Reader:
 
     def _streamed(self) -> Iterator[_Chunk]:
         """Yield what comes, from HEAD bytes on only the last TAIL bytes of it."""
-        stream = self._stream(self._handle)
+        stream = self._stream(_Utf8(self._handle))
         seen = 0
         kept: collections.deque[_Chunk] = collections.deque()
         held = 0
@@ -222,6 +249,11 @@ def _split(chunk: _Chunk) -> Iterator[tuple[int, int, bytes]]:
         number = number and number + 1
 
 
+def _begun(chunk: _Chunk) -> int:
+    """Return how many lines begin in a chunk, as `_split` yields them."""
+    return chunk.data.count(b"\n") + (not chunk.continued) - chunk.data.endswith(b"\n")
+
+
 def _line(raw: bytes, number: int, offset: int, order: int) -> Line:
     peeled = peel(streams.clean(raw).decode("utf-8", "surrogateescape"))
     return Line(
@@ -233,4 +265,5 @@ def _line(raw: bytes, number: int, offset: int, order: int) -> Line:
         peeled.stream,
         peeled.label,
         peeled.manager,
+        peeled.level,
     )

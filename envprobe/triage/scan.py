@@ -53,7 +53,8 @@ class Scanner:
         if self._awaited(line, raised):
             return
         text = line.text if raised is None else _last_line(raised)
-        found = table.find("line" if raised is None else "exception", text)
+        found = table.find("manager", text) if line.manager and raised is None else None
+        found = found or table.find("line" if raised is None else "exception", text)
         if found is not None:
             row, match = found
             self._take(row, (match.groupdict().get("what") or text).strip(), line, raised)
@@ -81,6 +82,8 @@ class Scanner:
             telling = any(one in line.text for one in row.has)
             if telling and row.manager <= line.manager and row.pattern.search(line.text):
                 self.marks.append(Mark(MarkKind(row.kind), line))
+                # What came before has ended no start of now.
+                self.strange.clear()
                 # The first ones say nothing that later ones do not.
                 del self.marks[:-_MOST_MARKS]
 
@@ -100,7 +103,10 @@ class Scanner:
 
     def _take(self, row: Row, what: str, line: Line, raised: Raised | None) -> None:
         self.counts[row.cause] += 1
-        raised = raised or self._assembler.recent(line, _OF_A_MESSAGE)
+        if raised is None and not row.then and not (row.effect and row.certain):
+            # The text may be that of an exception. That a process ended is never in one, nor what
+            # stands before one.
+            raised = self._assembler.recent(line, _OF_A_MESSAGE)
         before = self._found[-1] if self._found else None
         if (
             raised is not None

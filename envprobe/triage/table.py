@@ -17,7 +17,7 @@ _OF_TRACEBACKS: Final = ("Traceback", 'File "', "Error", "Exception", "Exit", "I
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Row:
-    """One text. `within` is "line", "exception" or "frame", `then` "", "line" or "raised".
+    """One text. `within` is "line", "exception", "frame" or "manager"; `then`, "line" or "raised".
 
     See the head of the table for what the fields mean; `source` names project, file and version.
     """
@@ -124,7 +124,7 @@ def telling(within: str) -> tuple[str, ...]:
 
 @functools.cache
 def _telling_bytes() -> tuple[bytes, ...]:
-    found = [*_OF_TRACEBACKS, *telling("exception")]
+    found = [*_OF_TRACEBACKS, *telling("exception"), *telling("manager")]
     found += [one for row in marks() for one in row.has]
     return tuple(dict.fromkeys(one.encode() for one in found))
 

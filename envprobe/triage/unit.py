@@ -28,7 +28,13 @@ def look(manager: Manager, name: str) -> Triage:
     What of it cannot be read is among the problems. Raises UsageError if there is no such unit,
     UndeterminedError if the manager cannot be asked or the unit cannot be loaded.
     """
-    told = live.ask(manager, name)
+    try:
+        told = live.ask(manager, name)
+    except UndeterminedError as error:
+        option = "--user-unit" if manager.user else "--unit"
+        raise UndeterminedError(
+            error.message, f"Give its log: `journalctl {option}={name} | envprobe triage -`."
+        ) from None
     if told.load_state in _MISSING:
         user = "" if manager.user else ", or --user for the manager of your user"
         raise UsageError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import subprocess
@@ -191,6 +192,36 @@ def test_could_not_tell_is_an_error_of_junit_and_no_skip(tmp_path: Path) -> None
     cases = consumers.cases(ran.stdout)
     (unknown,) = (case for name, case in cases.items() if name.startswith("EP614"))
     assert type(unknown.result[0]).__name__ == "Error"
+
+
+@pytest.mark.parametrize("codec", ["utf-16", "utf-16-be-with-a-mark"])
+def test_a_log_in_utf_16_is_read(tmp_path: Path, codec: str) -> None:
+    log = tmp_path / "a.log"
+    text = "starting \u4e2d\n" + MISSING.decode()
+    marked = text if codec == "utf-16" else "\ufeff" + text
+    log.write_bytes(marked.encode(codec.removesuffix("-with-a-mark")))
+    found = run(str(log))
+    assert _first(found) == (1, "start-module-missing")
+    assert not found["logs"][0]["binary"]
+
+
+def test_a_line_without_its_end_is_a_line(tmp_path: Path) -> None:
+    log = tmp_path / "a.log"
+    for text, lines in ((b"A" * 1000, 1), (b"a\nb", 2), (b"a\nb\n", 2), (b"\n", 1)):
+        log.write_bytes(text)
+        found = run(str(log))
+        assert found["logs"][0]["lines"] == lines, text[:9]
+        assert "no line tells a failure" in found["findings"][0]["message"]
+
+
+def test_of_a_log_of_which_nothing_could_be_read_is_not_said_that_it_is_empty(
+    tmp_path: Path,
+) -> None:
+    log = tmp_path / "a.log.gz"
+    log.write_bytes(gzip.compress(MISSING)[:12])
+    found = run(str(log))
+    assert _first(found) == (3, "start-cause-unknown")
+    assert "nothing of a log could be read" in found["findings"][0]["message"]
 
 
 # --- usage ---------------------------------------------------------------------------------------

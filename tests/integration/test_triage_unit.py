@@ -121,6 +121,48 @@ def test_a_restart_loop_is_told_by_its_first_cause_and_needs_reset_failed(
     assert "inactive" in manager.systemctl("is-active", "looping", check=False)
 
 
+def test_a_unit_that_is_refused_after_starts_by_hand_names_the_limit(
+    journal: Journal, manager: UserManager
+) -> None:
+    """It was never restarted by itself, and its result is that of its last failure."""
+    body = (
+        "[Unit]\nStartLimitIntervalSec=60\nStartLimitBurst=2\n"
+        f"[Service]\nExecStart={PYTHON} -c 'import envprobe_has_no_such_module'\n"
+    )
+    for _ in range(2):
+        _start(manager, "byhand", body)
+        _wait_until(manager, "byhand", "failed")
+    manager.systemctl("start", "byhand", check=False)
+    found = _triage(journal, manager, "--unit", "byhand", code=1)
+    assert (found["unit"]["restarts"], found["unit"]["result"]) == (0, "exit-code")
+    cause = _finding(found, "start-module-missing")
+    assert "systemctl --user reset-failed byhand.service" in cause["remedy"]
+    limit = _finding(found, "start-limit-hit")
+    assert "systemd refuses to start byhand.service again" in limit["message"]
+
+
+def test_a_unit_that_did_not_end_when_it_was_stopped_was_stopped(
+    journal: Journal, manager: UserManager, tmp_path: Path
+) -> None:
+    """Its result is `timeout`, and that it was killed follows from it."""
+    ready = tmp_path / "ready"
+    os.mkfifo(ready)
+    program = tmp_path / "serve.py"
+    program.write_text(
+        "import os, signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        f"open({str(ready)!r}, 'w').close()\nwhile True:\n    signal.pause()\n"
+    )
+    _start(manager, "stays", f"[Service]\nTimeoutStopSec=300ms\nExecStart={PYTHON} {program}\n")
+    ready.read_bytes()
+    manager.systemctl("stop", "stays", check=False)
+    found = _triage(journal, manager, "--unit", "stays", code=1)
+    assert found["unit"]["result"] == "timeout"
+    finding = _finding(found, "start-stopped")
+    assert finding["id"] == "EP615"
+    assert "Stopping stays.service" in finding["message"]
+    assert any("9/KILL" in one for one in finding["evidence"])
+
+
 def test_lines_without_the_id_of_their_start_are_found_by_unit_and_time(
     journal: Journal, tmp_path: Path
 ) -> None:

@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from envprobe.checks.finding import Check, Finding, Severity
-from envprobe.checks.triage.judgement import Judgement, Sign, running
+from envprobe.checks.triage.judgement import Judgement, Sign, is_a_reason, running
 from envprobe.model import Confidence, Sentence
-from envprobe.triage.facts import Kind, Line, Log, Triage
-from envprobe.triage.places import is_own
+from envprobe.triage.facts import Kind, Line, Log, Raised, Triage
+from envprobe.triage.places import is_own, place
 
 _SHOWN: Final = 300
 _MOST_FOLLOWING: Final = 8
+_MOST_STRANGE: Final = 3
 _LIMIT: Final = "start-limit-hit"
 
 
@@ -63,10 +64,11 @@ def of_cause(check: Check, context: TriageContext, say: Callable[[Sign], str]) -
     unit = context.facts.unit
     if unit is not None and running(unit.live) and root.fatal:
         severity, still = Severity.WARNING, f"; {unit.live.name} runs all the same"
+    said = f"{where(root.log, root.line)}: {say(root)}{still}"
     yield Finding(
         check=check.slug,
         severity=severity,
-        message=Sentence.of(f"{where(root.log, root.line)}: {say(root)}{still}."),
+        message=Sentence.of(said if said.endswith(".") else f"{said}."),
         confidence=Confidence.PROVED if root.certain else Confidence.INFERRED,
         evidence=tuple(map(Sentence.of, evidence(context, root))),
         remedy=Sentence.of(f"{check.mend}{after(context)}"),
@@ -88,6 +90,7 @@ def evidence(context: TriageContext, sign: Sign) -> Iterator[str]:
     if sign.log is not None and sign.log.gap and sign.line and sign.line.order >= sign.log.gap:
         yield f"{sign.log.left_out} bytes before it were not read: a cause there is not known"
     yield from _following(context, sign)
+    yield from _unexplained(context, sign)
     yield from _restarts(context)
 
 
@@ -112,6 +115,22 @@ def _following(context: TriageContext, sign: Sign) -> Iterator[str]:
         yield f"follows from it: {where(one.log, one.line)}: {told(one)} ({one.cause})"
     if len(follows) > _MOST_FOLLOWING:
         yield f"follows from it: {len(follows) - _MOST_FOLLOWING} more"
+
+
+def _unexplained(context: TriageContext, sign: Sign) -> Iterator[str]:
+    """Yield exceptions that came before the sign and that no rule knows: they may be the cause."""
+    for log, raised in context.judgement.strange[:_MOST_STRANGE]:
+        before = sign.line is None or log is not sign.log or raised.line.order < sign.line.order
+        if before and raised.frames and raised is not sign.raised and is_a_reason(raised):
+            yield f"before it, and not explained: {exception(log, raised)}"
+
+
+def exception(log: Log, raised: Raised) -> str:
+    """Return an exception as one line: where it is told, what it says, where it was raised."""
+    frame = place(raised)
+    at = f" at {frame.file}:{frame.line}" if frame is not None else ""
+    said = f"{raised.type}: {raised.message}" if raised.message else raised.type
+    return f"{where(log, raised.line)}: {cut(said)}{at}"
 
 
 def _restarts(context: TriageContext) -> Iterator[str]:

@@ -6,14 +6,17 @@ from collections.abc import Iterator
 from typing import Final
 
 from envprobe.checks.finding import Check, Finding, Severity, Undetermined
-from envprobe.checks.triage.about import TriageContext, cut, where
+from envprobe.checks.triage.about import TriageContext, cut, exception
 from envprobe.checks.triage.judgement import ready, running
 from envprobe.model import Sentence
-from envprobe.triage.facts import Log, Raised
-from envprobe.triage.places import place
 
 _LIMIT: Final = "start-limit-hit"
 _MOST: Final = 5
+_NOTHING: Final = "nothing of a log could be read"
+_RUNS: Final = (
+    "A log cannot tell whether the server still runs: `envprobe triage --unit NAME` or"
+    " `envprobe workers --pid PID` can."
+)
 
 
 def _run(context: TriageContext) -> Iterator[Finding]:
@@ -23,7 +26,7 @@ def _run(context: TriageContext) -> Iterator[Finding]:
     yield Finding(
         check=CHECK.slug,
         severity=CHECK.severity,
-        message=Sentence.of(f"Cause not recognised: {_reason(context)}."),
+        message=Sentence.of(f"{_reason(context)}."),
         evidence=tuple(map(Sentence.of, _evidence(context))),
         remedy=Sentence.of(_remedy(context)),
         undetermined=True,
@@ -48,30 +51,30 @@ def _reason(context: TriageContext) -> str:
     facts = context.facts
     unit = facts.unit
     if unit is not None and not unit.invocation:
-        return f"the manager remembers no start of {unit.live.name}"
+        return f"Cause not recognised: the manager remembers no start of {unit.live.name}"
     if not any(log.lines for log in facts.logs):
-        return "no line of a log could be read" if facts.problems else "the log is empty"
-    if any(log.strange for log in facts.logs):
-        return "an exception that no rule knows"
+        unread = bool(facts.problems) or any(log.broken for log in facts.logs)
+        return f"Cause not recognised: {_NOTHING if unread else 'the log is empty'}"
+    if context.judgement.strange:
+        return "Cause not recognised: an exception that no rule knows"
     if unit is not None and not unit.live.failed:
-        return f"{unit.live.name} is {unit.live.active}, and its log has no sign of a failure"
+        return f"No failure found: {unit.live.name} is {unit.live.active}, and its log tells none"
     if ready(facts) is not None:
-        return "the server was ready, and nothing after that tells a failure"
-    return "no line tells a failure that is known"
+        return "No failure found: the server was ready, and nothing after that tells one"
+    return "Cause not recognised: no line tells a failure that is known"
 
 
 def _evidence(context: TriageContext) -> Iterator[str]:
     facts = context.facts
-    for log in facts.logs:
-        for raised in log.strange[:_MOST]:
-            yield _exception(log, raised)
+    for log, raised in context.judgement.strange[:_MOST]:
+        yield exception(log, raised)
     line = ready(facts)
     if line is not None:
         yield f"the server was ready: {cut(line.text)}"
-    if context.judgement.survived:
+    if number := context.judgement.survived:
         yield (
-            f"{context.judgement.survived} signs of failures are those of an earlier start, or came"
-            " before the server was ready"
+            f"left out: {number} sign{'' if number == 1 else 's'} of failures of an earlier start,"
+            " from before the server was ready, or told as a warning"
         )
     for problem in facts.problems:
         yield problem.reason
@@ -79,17 +82,12 @@ def _evidence(context: TriageContext) -> Iterator[str]:
         yield f"the last main process ended with {facts.unit.live.code}"
 
 
-def _exception(log: Log, raised: Raised) -> str:
-    frame = place(raised)
-    at = f" at {frame.file}:{frame.line}" if frame is not None else ""
-    said = f"{raised.type}: {raised.message}" if raised.message else raised.type
-    return f"{where(log, raised.line)}: {cut(said)}{at}"
-
-
 def _remedy(context: TriageContext) -> str:
     for problem in context.facts.problems:
         if problem.remedy:
             return problem.remedy
+    if ready(context.facts) is not None and not context.judgement.strange:
+        return _RUNS
     return CHECK.mend
 
 

@@ -9,7 +9,7 @@ from envprobe.checks.triage.about import TriageContext, of_cause, saying
 
 
 def _run(context: TriageContext) -> Iterator[Finding]:
-    yield from of_cause(CHECK, context, saying("it was not ready in time"))
+    yield from of_cause(CHECK, context, saying("a step of its start or stop took too long"))
 
 
 CHECK = Check(

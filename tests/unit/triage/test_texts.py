@@ -134,6 +134,56 @@ CASES = [
         " VllmWorker-0 died unexpectedly, shutting down executor.",
         "start-worker-died",
     ),
+    # vllm v1/core/kv_cache_utils.py check_enough_kv_cache_memory
+    (
+        "ValueError: To serve at least one request with the models's max seq len (131072), (16.00"
+        " GiB KV cache is needed, which is larger than the available KV cache memory (7.67 GiB).",
+        "start-out-of-memory",
+    ),
+    # torch c10/cuda/CUDAFunctions.cpp
+    (
+        "RuntimeError: The NVIDIA driver on your system is too old (found version 11040). Please",
+        "start-no-kernel-image",
+    ),
+    ("RuntimeError: No CUDA GPUs are available", "start-gpu-missing"),
+    # libcudart 13.0 cudaGetErrorString
+    ("torch.AcceleratorError: CUDA error: invalid device ordinal", "start-gpu-missing"),
+    (
+        "RuntimeError: Unexpected error from cudaGetDeviceCount(). Error 802: system not yet"
+        " initialized",
+        "start-gpu-missing",
+    ),
+    # huggingface_hub 1.33 errors.py, transformers 5.12 utils/hub.py
+    (
+        "huggingface_hub.errors.GatedRepoError: 401 Client Error. Cannot access gated repo",
+        "start-model-missing",
+    ),
+    (
+        "OSError: /models/x is not a local folder and is not a valid model identifier listed on",
+        "start-model-missing",
+    ),
+    # sglang 0.5.21 srt/model_loader/loader.py
+    ("RuntimeError: Cannot find any model weights with `/models/x`", "start-model-missing"),
+    # CPython, strerror(ENOSPC)
+    ("OSError: [Errno 28] No space left on device: '/cache/x'", "start-no-space"),
+    # transformers 5.12 dynamic_module_utils.py
+    (
+        "ValueError: The repository a/b contains custom code which must be executed to correctly"
+        " load the model.",
+        "start-argument-refused",
+    ),
+    # CPython, the default handler of SIGINT
+    (f"{TRACEBACK}KeyboardInterrupt", "start-stopped"),
+    # sglang 0.5.21 srt/managers/tokenizer_manager.py
+    (
+        "[2026-11-30 02:20:03] SIGTERM received. signum=None frame=None. Draining requests and"
+        " shutting down...",
+        "start-stopped",
+    ),
+    # systemd 252 src/core/job.c
+    ("Nov 30 02:20:09 vm systemd[1]: Stopping sglang.service - SGLang...", "start-stopped"),
+    # bash 5.2 jobs.c
+    ("./run.sh: line 7:  4711 Killed                  python -m sglang", "start-worker-died"),
     # click 8 src/click/exceptions.py
     ("Error: No such option: --tensor-parallel (Possible options: --tp)", "start-argument-refused"),
     # glibc 2.36 elf/rtld.c
@@ -163,6 +213,11 @@ def test_a_text_of_a_source_is_named(text: str, check: str, tmp_path: Path) -> N
         "INFO 11-30 02:20:03 [loader.py:1] no errors, 0 failed",
         "User prompt: please explain ModuleNotFoundError: No module named 'x'",
         '    raise RuntimeError("CUDA out of memory. Tried to allocate")',
+        "Stopping sglang.service - SGLang...",
+        "KeyboardInterrupt is how you end it",
+        "(EngineCore_0 pid=1) WARNING 11-30 02:20:03 [x.py:1] Traceback (most recent call last):\n"
+        '(EngineCore_0 pid=1) WARNING 11-30 02:20:03 [x.py:1]   File "/a/b.py", line 1, in c\n'
+        "(EngineCore_0 pid=1) WARNING 11-30 02:20:03 [x.py:1] ImportError: survived",
         "\x00\x01\x02 binary \xff",
         "",
     ],
@@ -206,6 +261,92 @@ def test_without_a_cause_the_first_effect_is_told_with_its_exception(tmp_path: P
     assert found.root.code == "/opt/kernels/my_kernels.py:41 in forward_extend"
     assert found.root.raised is not None
     assert found.root.raised.message == "head_dim must be 128"
+
+
+def test_a_rank_that_raised_goes_before_one_that_lost_its_peer(tmp_path: Path) -> None:
+    """No rule knows the exception, but the other rank's says only that somebody is gone."""
+    text = HIT.format(0) + TRACEBACK.replace("my_kernels", "lost") + NCCL_REMOTE + "\n"
+    text += HIT.format(1) + TRACEBACK + "AssertionError: head_dim\n" + ENDED.format(0)
+    found = judged(text, tmp_path)
+    assert found.root is not None
+    assert found.root.line is not None
+    assert (found.root.cause, found.root.line.label) == ("start-worker-died", "TP1")
+    assert found.root.code == "/opt/kernels/my_kernels.py:41 in forward_extend"
+
+
+def test_torchruns_failed_rank_is_told_by_its_exception(tmp_path: Path) -> None:
+    """torch/distributed/distributed_c10d.py and elastic/multiprocessing/api.py, 2.13."""
+
+    def of_rank(rank: int, text: str) -> str:
+        return "".join(f"[rank{rank}]: {line}\n" for line in text.splitlines())
+
+    failed = "E1130 02:20:10.000000 9 torch/distributed/elastic/multiprocessing/api.py:874] "
+    text = of_rank(0, TRACEBACK.replace("my_kernels", "lost") + NCCL_REMOTE)
+    text += of_rank(2, TRACEBACK + "AssertionError: 4")
+    ended = "failed (exitcode: {}) local_rank: 2 (pid: 9) of binary: /opt/venv/bin/python\n"
+    found = judged(text + failed + ended.format(1), tmp_path)
+    assert found.root is not None
+    assert (found.root.cause, found.root.what) == ("start-worker-died", "AssertionError: 4")
+    assert not found.root.certain
+    # A rank that a signal ended raised nothing: its exceptions were survived.
+    found = judged(text + failed + ended.format(-9), tmp_path)
+    assert found.root is not None
+    assert found.root.raised is None or found.root.raised.message != "4"
+
+
+def test_an_exception_of_a_request_did_not_kill_the_worker(tmp_path: Path) -> None:
+    ready = "[2026-11-30 02:20:05] The server is fired up and ready to roll!\n"
+    looked = context(f"{ready}{TRACEBACK}ValueError: bad request\n{ENDED.format(0)}", tmp_path)
+    root = looked.judgement.root
+    assert root is not None
+    assert (root.cause, root.raised) == ("start-worker-died", None)
+    (finding,) = run_checks(CHECKS, looked, {}).findings
+    assert "bad request" not in str(finding.message.parts[0])
+    assert any("not explained" in str(one.parts[0]) for one in finding.evidence)
+
+
+def test_what_came_after_it_was_told_to_end_follows_from_that(tmp_path: Path) -> None:
+    lines = [
+        "systemd[1]: Stopping sglang.service - SGLang...",
+        "systemd[1]: sglang.service: State 'stop-sigterm' timed out. Killing.",
+        "systemd[1]: sglang.service: Main process exited, code=killed, status=9/KILL",
+    ]
+    text = "".join(f"Nov 30 02:20:09 vm {line}\n" for line in lines)
+    found = judged(text, tmp_path)
+    assert found.root is not None
+    assert found.root.cause == "start-stopped"
+    assert [one.cause for one in found.follows] == ["start-stopped", "start-worker-died"]
+    # What ended it before is the cause, whatever was pressed then.
+    found = judged(f"{OOM}\n{TRACEBACK}KeyboardInterrupt\n", tmp_path)
+    assert found.root is not None
+    assert found.root.cause == "start-out-of-memory"
+
+
+def test_a_hook_that_raised_before_the_server_said_that_it_starts_is_told(tmp_path: Path) -> None:
+    start = "[2026-11-30 02:20:03] server_args={'model_path': 'x'}\n"
+    hook = "Error in sitecustomize; set PYTHONVERBOSE for traceback:\nImportError: {}\n"
+    text = f"{hook.format('one')}{start}{OOM}\n{hook.format('two')}{start}OSError: [Errno 28] x\n"
+    found = judged(text, tmp_path)
+    assert found.root is not None
+    assert found.root.cause == "start-no-space"
+    (told,) = found.hooks
+    assert told.more == ("ImportError: two",)
+    # The exception of the start before is none of the hook's.
+    assert told.raised is None
+
+
+def test_a_program_that_pip_made_is_not_the_users_code(tmp_path: Path) -> None:
+    text = TRACEBACK.replace("/opt/kernels/my_kernels.py", "/opt/venv/bin/vllm")
+    found = judged(text + "ImportError: x\n", tmp_path)
+    assert found.root is not None
+    assert "/site-packages/sglang/" in found.root.code
+
+
+def test_exceptions_of_an_earlier_start_are_not_shown(tmp_path: Path) -> None:
+    start = "[2026-11-30 02:20:03] server_args={'model_path': 'x'}\n"
+    text = f"{start}{(TRACEBACK + 'ValueError: old' + chr(10)) * 30}{start}"
+    found = judged(f"{text}{TRACEBACK}ValueError: new\n", tmp_path)
+    assert [one.message for _, one in found.strange] == ["new"]
 
 
 def test_what_came_before_the_server_was_ready_has_not_ended_it(tmp_path: Path) -> None:
