@@ -23,7 +23,7 @@ THREADS = 256
 MERGE_THREADS = 512
 ROWS = 64
 VALUE_DIM = 512
-SHARED_BYTES = 100_192
+SHARED_BYTES = 100_160
 DYNAMIC_KERNEL = "verify_attention"
 """The kernel whose launch asks for SHARED_BYTES; the other has only what its code declares."""
 MACROS = [

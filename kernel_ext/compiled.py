@@ -11,13 +11,15 @@ import os
 import sys
 from collections.abc import Mapping
 
-from kernel_ext import build, cubin, records
+from kernel_ext import build, records
 
 
 def main(architectures: list[str], descriptor: int) -> int:
     """Compile for each architecture; what cannot be compiled is a record too."""
     tell = records.writer(descriptor)
     try:
+        import kernel_ext.cubin  # noqa: F401 - its reader of ELF files is a package of its own
+
         version, known = build.compiler_version(), build.known_architectures()
     except Exception as problem:  # whatever a broken installation raises
         tell("compiler", version=None, known=[], **records.described(problem))
@@ -41,6 +43,8 @@ def _compiled(architecture: str) -> Mapping[str, object]:
 
 
 def _inspected(made: build.Compiled) -> dict[str, object]:
+    from kernel_ext import cubin
+
     spilled = cubin.spills(made.log)
     kernels = {
         name: {

@@ -161,7 +161,8 @@ def _called(kernel: VerifyAttention) -> Kernel:
 def may_be_timed(card: Card, tell: Tell) -> bool:
     """Return whether a measurement would mean anything, and tell why not."""
     if card.processes:
-        tell("untimed", reason="busy", text=f"{card.processes} other processes use the card")
+        text = "another process uses" if card.processes == 1 else f"{card.processes} others use"
+        tell("untimed", reason="busy", text=f"{text} the card")
         return False
     if card.free is None or card.free < TIMING_BYTES:
         told = "is not known" if card.free is None else f"is {card.free >> 20} MiB"

@@ -40,7 +40,7 @@ class Architecture:
         found = _NAME.fullmatch(text.strip())
         if found is None:
             raise UsageError(
-                f"{text} names no architecture of a GPU", "Write for example sm_90 or sm_120."
+                f'"{text}" names no architecture of a GPU', "Write for example sm_90 or sm_120."
             )
         return cls(int(found[1]), found[2])
 

@@ -40,7 +40,7 @@ class Failure:
     def __str__(self) -> str:
         first = self.text.strip().splitlines()[0] if self.text.strip() else ""
         told = self.word or self.error
-        return f"{told}: {first}" if first and first != told else told
+        return first if told in first else f"{told}: {first}" if first else told
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -112,6 +112,10 @@ def _of(file: BinaryIO, name: str, size: int) -> Library:
     raw = file.read(_HEADER.size)
     if raw[:4] == struct.pack("<I", fatbin.MAGIC):
         return _library(name, fatbin.read(file, 0, size))
+    if raw.startswith(b"!<arch>\n"):
+        raise UsageError(
+            f"{name} is a static archive", "Unpack it with `ar x`, and name its members."
+        )
     if len(raw) < _HEADER.size or raw[:6] != _IDENT:
         raise UsageError(f"{name} is no ELF file of 64 bits", _REMEDY)
     header = _HEADER.unpack(raw)

@@ -10,13 +10,15 @@ from envprobe.checks.kernel.images import match
 from envprobe.kernel.facts import Card, Compiled, Device, Errors, InClass, Resources, Run, Timing
 from envprobe.kernel.library import Library
 from envprobe.report.findings import Prose, counted
-from envprobe.report.kernel_model import Report, headline, speedup, versions
+from envprobe.report.kernel_model import Report, compared, headline, speedup, versions
 from envprobe.report.model import Presentation
 
 _MIB: Final = 1 << 20
 _NOT_RUN_ON: Final = (
     "compiled and inspected, not run: that it works on such a card is shown by a run there only"
 )
+
+_SMALLEST: Final = "the smallest cards it is for"
 
 
 def render(report: Report, presentation: Presentation) -> str:
@@ -77,8 +79,8 @@ class _Text(Prose):
             yield from self.plain(versions(device))
         if device.architecture is not None:
             yield from self.plain(f"machine code for {device.architecture} was loaded")
-        limit = card.shared_limit if card is not None else 0
-        yield from self.kernels(device.kernels, limit, "")
+        limit = f"{card.shared_limit} that a block may have here" if card is not None else ""
+        yield from self.kernels(device.kernels, limit)
         yield from self.compared(device.compared)
         if device.peak is not None:
             yield from self.plain(f"it took at most {device.peak // _MIB} MiB of the card")
@@ -97,13 +99,14 @@ class _Text(Prose):
             others = "not known" if card.processes is None else str(card.processes)
             yield from self.plain(f"{told}; other processes on it: {others}")
 
-    def kernels(self, kernels: Mapping[str, Resources], limit: int, what: str) -> Iterator[str]:
+    def kernels(self, kernels: Mapping[str, Resources], limit: str) -> Iterator[str]:
         for name, one in kernels.items():
             told = f"{name}: {one.registers} registers, {one.shared} bytes of shared memory"
-            told += f" of {limit}{what}" if limit else ""
+            told += f" of the {limit}" if limit else ""
             told += f", {one.local} bytes of local memory a thread"
             if one.spill_stores is not None:
-                told += f" (spills: {one.spill_stores} stored, {one.spill_loads} loaded)"
+                told += f"; registers spilled: {one.spill_stores} bytes stored"
+                told += f", {one.spill_loads} loaded"
             yield from self.plain(told)
 
     def compared(self, rows: tuple[Errors, ...]) -> Iterator[str]:
@@ -154,7 +157,7 @@ class _Text(Prose):
         if theirs in times:
             told += f", SGLang's own {times[theirs]:.1f} us"
         faster = speedup(times, ours, theirs)
-        told += f", {faster:.1f} times faster" if faster is not None else ""
+        told += f", {compared(faster)}" if faster is not None else ""
         if copy and one.key_bytes and times.get(ours):
             rate = one.key_bytes / times[ours] * 1e6
             told += f"; reads {rate / 1e12:.2f} TB/s of keys, {100 * rate / copy:.0f} % of the copy"
@@ -169,7 +172,7 @@ class _Text(Prose):
             return
         yield from self.plain(_NOT_RUN_ON)
         yield from self.plain(f"{one.size} bytes of machine code")
-        yield from self.kernels(one.kernels, one.shared_limit, "")
+        yield from self.kernels(one.kernels, f"{one.shared_limit} of {_SMALLEST}")
         forbidden = ", ".join((*one.forbidden, *one.driver_calls)) or "none"
         yield from self.plain(
             f"instructions that sm_120 lacks, and calls into the driver: {forbidden}"

@@ -7,7 +7,7 @@ import dataclasses
 from envprobe.checks.finding import Severity
 from envprobe.checks.registry import Result
 from envprobe.checks.verdict import Verdict
-from envprobe.kernel.facts import Device, KernelFacts
+from envprobe.kernel.facts import Device, InClass, KernelFacts
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -38,14 +38,25 @@ def headline(report: Report) -> str:
 
 
 def _device(device: Device) -> str:
-    name = "no device" if device.index is None else f"device {device.index}"
+    name = "" if device.index is None else f" on device {device.index}"
     called = device.in_class
     if device.compared:
-        return f"{len(device.compared)} shapes run on {name}"
+        number = len(device.compared)
+        return f"the bundled kernel ran{name}, {number} shape{'' if number == 1 else 's'}"
+    held = _held(called)
     if called is not None and called.asked:
-        where = "on the CPU" if called.interpreted else f"on {name}"
-        return f"the class's function run {where}"
-    return "not run" if device.index is None else f"not run on {name}"
+        where = " on the CPU" if called.interpreted else name
+        return f"{held}, and it ran{where}" if held else f"the patched class ran{where}"
+    return f"{held}; not run{name}" if held else f"not run{name}"
+
+
+def _held(called: InClass | None) -> str:
+    """Return whose function is in SGLang's class, "" where that was not asked or is not known."""
+    if called is None or not called.functions:
+        return ""
+    if not called.patched:
+        return "no patch is there: the class holds SGLang's own function"
+    return f"the class holds the function of {called.functions[0].module}"
 
 
 def speedup(microseconds: dict[str, float], ours: str, theirs: str) -> float | None:
@@ -53,6 +64,13 @@ def speedup(microseconds: dict[str, float], ours: str, theirs: str) -> float | N
     if ours not in microseconds or not microseconds.get(theirs) or not microseconds[ours]:
         return None
     return microseconds[theirs] / microseconds[ours]
+
+
+def compared(faster: float) -> str:
+    """Return in words how many times faster ours is; a twentieth is within what runs differ by."""
+    if abs(faster - 1) < 0.05:
+        return "as fast"
+    return f"{faster:.1f} times faster" if faster > 1 else f"{1 / faster:.1f} times slower"
 
 
 def versions(device: Device) -> str:

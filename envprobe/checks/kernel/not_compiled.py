@@ -7,10 +7,15 @@ from typing import Final
 
 from envprobe.checks.finding import Check, Finding, Severity, Undetermined
 from envprobe.checks.kernel.about import Outcome, failures, found, named
-from envprobe.kernel.facts import KernelFacts, Run
+from envprobe.kernel.architecture import Architecture
+from envprobe.kernel.facts import Failure, KernelFacts, Run
 
 _UNKNOWN: Final = "NVRTC_ERROR_INVALID_OPTION"
 _SOURCE: Final = "NVRTC_ERROR_COMPILATION"
+_LEAST: Final = 80
+_PACKAGES: Final = (
+    "Run `pip install 'envprobe[kernel-compile]'` for that interpreter, or leave out --python."
+)
 
 
 def _run(facts: KernelFacts) -> Iterator[Finding]:
@@ -30,10 +35,10 @@ def _compile_only(run: Run) -> Iterator[Finding]:
         problem = run.compiler_problem
         yield found(
             CHECK,
-            f"Nothing was compiled: {run.python} has no NVRTC.",
+            f"Nothing was compiled: {run.python} {_lack(problem)}.",
             who=run.python,
-            evidence=(str(problem),) if problem is not None else _words(run),
-            remedy="Run `pip install 'envprobe[kernel-compile]'`.",
+            evidence=() if problem is not None else _words(run),
+            remedy=_PACKAGES,
             undetermined=True,
         )
         return
@@ -50,7 +55,7 @@ def _compile_only(run: Run) -> Iterator[Finding]:
                 else f"Not compiled for {one.architecture}: {told if old else one.failure}.",
                 who=str(one.architecture),
                 evidence=one.failure.text.splitlines()[:12],
-                remedy="Install a newer NVRTC: pip install -U nvidia-cuda-nvrtc." if old else "",
+                remedy=_remedy(one.architecture) if old else "",
                 undetermined=not refused,
             )
     if run.problem:
@@ -61,6 +66,16 @@ def _compile_only(run: Run) -> Iterator[Finding]:
             evidence=_words(run),
             undetermined=True,
         )
+
+
+def _remedy(architecture: Architecture) -> str:
+    if architecture.number < _LEAST:
+        return f"The kernel is for sm_{_LEAST} and later."
+    return "Install a newer NVRTC: pip install -U nvidia-cuda-nvrtc."
+
+
+def _lack(problem: Failure | None) -> str:
+    return "has not said why" if problem is None else f"lacks what that needs: {problem}"
 
 
 def _words(run: Run) -> tuple[str, ...]:

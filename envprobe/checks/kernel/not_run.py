@@ -73,6 +73,9 @@ def _why(facts: KernelFacts, run: Run, device: Device) -> tuple[str, str]:
     stopped = device.stopped
     if stopped is not None:
         told = "" if stopped.reason == "too-old" else _stopped(run, stopped)
+        called = device.in_class
+        if told and called is not None and called.step == "import" and called.problem is not None:
+            told += f"; and SGLang's class cannot be imported: {called.problem}"
         return told, _REMEDIES.get(stopped.reason, "")
     if facts.question.installed is not None:
         return _why_not_called(run, device)

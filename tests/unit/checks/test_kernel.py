@@ -119,7 +119,7 @@ GOOD = (DRIVER, CARD, *GRID, compared())
 WHOLE = (*GOOD, stage("time"), timed(10.0, 100.0), DONE, ENDED)
 TAKEN = (IN_CLASS, SGLANG, *called("own"), *called("asked"), counted(taken=4, fallen_back=0))
 CLASS_DONE = {"kind": "done", "part": "class"}
-BUSY = {"kind": "untimed", "reason": "busy", "text": "1 other processes use the card"}
+BUSY = {"kind": "untimed", "reason": "busy", "text": "another process uses the card"}
 UNPAIRED = {"kind": "unpaired", "error": "ImportError", "word": "", "text": "no sglang"}
 
 

@@ -77,7 +77,12 @@ def test_the_libraries_of_a_wheel(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "reason"),
-    [(b"", "no ELF file"), (b"PK\x03\x04 and no more", "damaged wheel"), (b"\x7fELF", "no ELF")],
+    [
+        (b"", "no ELF file"),
+        (b"!<arch>\n" + b" " * 60, "static archive"),
+        (b"PK\x03\x04 and no more", "damaged wheel"),
+        (b"\x7fELF", "no ELF"),
+    ],
 )
 def test_what_is_no_library_is_refused(content: bytes, reason: str, tmp_path: Path) -> None:
     path = tmp_path / "lib.so"
