@@ -11,7 +11,7 @@ from envprobe.errors import Exit, UsageError
 
 if TYPE_CHECKING:
     from envprobe.checks.finding import Context
-    from envprobe.checks.rehearse.about import RehearseContext, Rehearsed
+    from envprobe.checks.rehearse.about import Open, RehearseContext, Rehearsed
     from envprobe.checks.unit.about import UnitContext
     from envprobe.config import Config, PatchExpectation
     from envprobe.launch.definition import Definition
@@ -29,7 +29,10 @@ _WITH_IMPORT: Final = 300.0
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """What the command line of `rehearse` says, as it was given; `command` follows `--`."""
+    """What the command line of `rehearse` says, as it was given; `command` follows `--`.
+
+    `otherwise` is the start method where neither it nor a framework says one.
+    """
 
     unit: tuple[str, ...] = ()
     command: tuple[str, ...] | None = None
@@ -50,6 +53,7 @@ class Options:
     allow_unknown: tuple[str, ...] = ()
     show_all: bool = False
     unmask: bool = False
+    otherwise: str = ""
 
 
 def run(options: Options) -> Exit:
@@ -91,8 +95,9 @@ def judged(definition: Definition, config: Config, options: Options) -> Report:
     from envprobe.checks.rehearse import registry
     from envprobe.report.rehearse_model import Report
 
+    expected = _number_of(config)
     config = dataclasses.replace(config, nccl=(), libraries=(), workers={}, kernel=None)
-    context = context_of(definition, config, options)
+    context = context_of(definition, config, options, expected)
     result = run_checks(registry.running(), context, config.ignore)
     severity = Severity(options.fail_on)
     bare = any(not one.rehearsal.workers for one in context.rehearsed)
@@ -101,17 +106,20 @@ def judged(definition: Definition, config: Config, options: Options) -> Report:
     return Report(context, result, made, config, severity, options.exit_zero)
 
 
-def context_of(definition: Definition, config: Config, options: Options) -> RehearseContext:
-    """Rehearse every interpreter that a definition starts; return what the checks look at."""
+def context_of(
+    definition: Definition, config: Config, options: Options, expected: int | None = None
+) -> RehearseContext:
+    """Rehearse every interpreter that a definition starts; return what the checks look at.
+
+    `expected` workers are started where neither the options nor the command line say how many.
+    """
     from envprobe.checks.rehearse.about import RehearseContext
     from envprobe.startup.declared import starts_of
 
-    patches = _patches(options, config.patches)
+    asked = _Asked(options, config, _patches(options, config.patches), expected)
     starts = starts_of(definition)
     unit = _unit(definition)
-    rehearsed = tuple(
-        _rehearsed(definition, start, config, patches, options, len(starts) > 1) for start in starts
-    )
+    rehearsed = tuple(_rehearsed(definition, one, asked, len(starts) > 1) for one in starts)
     plain = tuple(one for one in options.patch if "=" not in one)
     return RehearseContext(definition, rehearsed, unit, plain, config.patches)
 
@@ -134,33 +142,49 @@ def render(report: Report, kind: str, presentation: Presentation) -> str:
 # --- what was asked for --------------------------------------------------------------------------
 
 
+@dataclasses.dataclass(frozen=True)
+class _Asked:
+    """What every start of a definition is rehearsed with."""
+
+    options: Options
+    config: Config
+    patches: tuple[str, ...]
+    expected: int | None
+
+
+def _number_of(config: Config) -> int | None:
+    """Return how many workers are expected, None unless it is of one kind of them."""
+    from envprobe.process import roletable
+
+    kinds = {one.role for one in roletable.rows() if one.worker or one.worker_unless_parent_of}
+    numbers = [number for role, number in config.workers.items() if role in {"", *kinds}]
+    return numbers[0] if len(numbers) == 1 else None
+
+
 def _patches(options: Options, expected: Iterable[PatchExpectation]) -> tuple[str, ...]:
     """Return all attributes to ask about; UsageError for what names none."""
     from envprobe.cpython.query import Query
 
-    plain = [one for one in options.patch if "=" not in one]
-    every = dict.fromkeys((*plain, *(one.query for one in expected)))
-    for patch in every:
-        Query.parse(patch)
+    origins = {one: f"--patch {one}" for one in options.patch if "=" not in one}
+    origins |= {one.query: one.origin for one in expected}
+    for patch, origin in origins.items():
+        try:
+            Query.parse(patch)
+        except UsageError as error:
+            raise UsageError(f"{origin}: {error.message}", error.remedy) from None
         if ":" not in patch:
             raise UsageError(
-                f"--patch {patch} names no attribute", "Write MODULE:NAME or MODULE:Class.attr."
+                f"{origin}: {patch} names no attribute", "Write MODULE:NAME or MODULE:Class.attr."
             )
-    return tuple(every)
+    return tuple(origins)
 
 
-def _rehearsed(
-    definition: Definition,
-    start: Start,
-    config: Config,
-    patches: tuple[str, ...],
-    options: Options,
-    several: bool,
-) -> Rehearsed:
+def _rehearsed(definition: Definition, start: Start, asked: _Asked, several: bool) -> Rehearsed:
     from envprobe.checks.rehearse.about import Rehearsed
     from envprobe.rehearsal.plan import Wanted
     from envprobe.rehearsal.run import Request, rehearse
 
+    options, config = asked.options, asked.config
     seconds = options.timeout
     if seconds is None:
         seconds = _WITH_IMPORT if options.import_target else _SECONDS
@@ -172,18 +196,24 @@ def _rehearsed(
     set_here = (*definition.relevant, *start.declared.declared.names)
     named = tuple(one.replace("[", "[[]") for one in dict.fromkeys(set_here))
     request = Request(
-        wanted=Wanted(options.workers, options.framework, options.start_method),
-        patches=patches,
+        wanted=Wanted(
+            options.workers,
+            options.framework,
+            options.start_method,
+            asked.expected,
+            options.otherwise,
+        ),
+        patches=asked.patches,
         names=cli_workers.wanted(config, named, everything=options.show_all),
         import_target=options.import_target,
         with_gpu=options.with_gpu,
         seconds=seconds,
         manager=_manager(definition) if start.sandbox else None,
     )
-    _tell(start)
-    found = rehearse(start, request)
+    found = rehearse(start, request, lambda: _tell(start))
     place = f" at {start.declared.place}" if several else ""
-    return Rehearsed(found, _scan(found, config), f"{definition.subject}{place}")
+    scan, left = _scan(found, config)
+    return Rehearsed(found, scan, f"{definition.subject}{place}", left)
 
 
 def _manager(definition: Definition) -> Manager:
@@ -201,10 +231,20 @@ def _tell(start: Start) -> None:
     cli_output.note(f"envprobe: {redact.show_text(told)}")
 
 
-def _scan(rehearsal: Rehearsal, config: Config) -> Context | None:
+def _scan(rehearsal: Rehearsal, config: Config) -> tuple[Context | None, tuple[Open, ...]]:
+    """Return what `workers` makes of the processes, and what is expected that it cannot judge."""
+    from envprobe.checks.rehearse import open_names
+
     if rehearsal.snapshot is None:
-        return None
-    return cli_workers.context_of(rehearsal.snapshot, config)
+        return None, ()
+    scan = cli_workers.context_of(rehearsal.snapshot, config)
+    left = open_names.of(scan, rehearsal.start, rehearsal.hidden)
+    if not left:
+        return scan, ()
+    without = {one.expectation for one in left}
+    kept = tuple(one for one in config.expectations if one not in without)
+    kept_only = dataclasses.replace(config, expectations=kept)
+    return cli_workers.context_of(rehearsal.snapshot, kept_only), left
 
 
 def _unit(definition: Definition) -> UnitContext:

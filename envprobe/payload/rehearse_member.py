@@ -14,6 +14,9 @@ import time
 CONTROL, ANSWER = 62, 63
 SAID_BYTES = 1 << 16
 READ_BYTES = 1 << 16
+UNTOLD = 83
+"""The exit code of a first process that is asked for nothing: no hook has ended it."""
+
 
 
 def lead(codes: dict, began: float, member: object) -> None:
@@ -25,9 +28,9 @@ def lead(codes: dict, began: float, member: object) -> None:
     server = forkserver_pid()
     first = dict(about_itself(probe, reach, path), about="first")
     probe["send"](ANSWER, dict(first, forkserver=server, began=began))
-    asked_version = read_line().strip()
+    asked_version = read_line(UNTOLD).strip()
     probe["send"](ANSWER, {"about": "version", "version": version(asked_version)})
-    asked = probe["decode"](read_line())
+    asked = probe["decode"](read_line(UNTOLD))
     sys.path[:0] = asked["path0"]
     asked["method"] = asked["method"] or own_method()
     os.environ.update(asked["sets"])
@@ -38,7 +41,7 @@ def lead(codes: dict, began: float, member: object) -> None:
     probe["send"](ANSWER, dict(told, method=asked["method"]))
     start_all(codes, asked, member, asked["nodes"], lambda line: write(ANSWER, line), probe)
     probe["send"](ANSWER, {"about": "ready"})
-    read_line()
+    read_line(0)
     os._exit(0)
 
 
@@ -97,13 +100,13 @@ def write(descriptor: int, line: bytes) -> None:
         line = line[os.write(descriptor, line) :]
 
 
-def read_line() -> str:
-    """Return the next line of CONTROL; "" at its end, after which nobody waits for an answer."""
+def read_line(code: int) -> str:
+    """Return the next line of CONTROL; at its end, where nobody waits for an answer, exit."""
     received = b""
     while not received.endswith(b"\n"):
         chunk = os.read(CONTROL, READ_BYTES)
         if not chunk:
-            os._exit(0)
+            os._exit(code)
         received += chunk
     return received.decode("ascii")
 

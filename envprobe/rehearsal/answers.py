@@ -17,6 +17,8 @@ from envprobe.startup.types import MODULES, SITECUSTOMIZE, Launch
 from envprobe.values import Value
 
 _SAID: Final = 1 << 16
+_UNTOLD: Final = 83
+"""The exit code of a first process whose answer did not come through (rehearse_member.py)."""
 
 
 class Answers:
@@ -133,7 +135,7 @@ class Answers:
             )
             for one in self._failed
         ]
-        if self._first is None and first_code:
+        if self._first is None and first_code != _UNTOLD:
             found.insert(0, Failed(FIRST, "ended", first_code, said[:_SAID]))
         return tuple(found)
 

@@ -18,11 +18,16 @@ _SIZES: Final = ("tp", "pp", "dp", "nodes", "tokenizers", "detokenizers")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Wanted:
-    """What of a plan was given; None: it is told from the command line."""
+    """What of a plan was given; None: it is told from the command line.
+
+    `expected` workers and the `otherwise` method count where neither it nor the framework tells.
+    """
 
     workers: int | None = None
     framework: str | None = None
     method: str | None = None
+    expected: int | None = None
+    otherwise: str = ""
 
 
 def make(start: Start, wanted: Wanted, version: str = "") -> Plan:
@@ -70,7 +75,9 @@ def _method(framework: Framework, wanted: Wanted, environment: Mapping[str, str]
             )
         return Choice(wanted.method, "--start-method")
     value, told = framework.method(environment)
-    return Choice(value, told or "multiprocessing's own")
+    if framework.name == frameworks.NONE and wanted.otherwise:
+        return Choice(wanted.otherwise, "as SGLang and vLLM do, where nothing tells it")
+    return Choice(value, told if value else "multiprocessing's own")
 
 
 def _sizes(framework: Framework, wanted: Wanted) -> tuple[dict[str, int], Choice]:
@@ -81,11 +88,14 @@ def _sizes(framework: Framework, wanted: Wanted) -> tuple[dict[str, int], Choice
             raise UsageError(f"--workers takes a number from 1 to {most}", "Write --workers 8.")
         sizes = dict.fromkeys(_SIZES, 1) | {"tp": wanted.workers, "node": 0}
         return sizes, Choice(str(wanted.workers), "--workers")
+    given = {name: size for name in _SIZES if (size := framework.size(name)) is not None}
+    if wanted.expected is not None and not given:
+        sizes = dict.fromkeys(_SIZES, 1) | {"tp": wanted.expected, "node": 0}
+        return sizes, Choice(str(wanted.expected), "[expect.workers]")
     if not framework.row:
         number = frameworks.default_workers()
         sizes = dict.fromkeys(_SIZES, 1) | {"tp": number, "node": 0}
         return sizes, Choice(str(number), "nothing tells how many there are")
-    given = {name: size for name in _SIZES if (size := framework.size(name)) is not None}
     sizes = {**dict.fromkeys(_SIZES, 1), **{name: max(size, 1) for name, size in given.items()}}
     sizes["node"] = min(framework.size("node") or 0, sizes["nodes"] - 1)
     told = ", ".join(f"{name} {size}" for name, size in given.items() if name in ("tp", "pp", "dp"))

@@ -6,7 +6,7 @@ import dataclasses
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Final
 
@@ -14,13 +14,13 @@ from envprobe import collect
 from envprobe.errors import EnvprobeError
 from envprobe.launch.manager import Manager
 from envprobe.launch.steps import Mode
-from envprobe.model import Process, Role, Snapshot
-from envprobe.rehearsal import frameworks, plan, writers
+from envprobe.model import Snapshot
+from envprobe.rehearsal import frameworks, plan, reading, writers
 from envprobe.rehearsal.answers import Answers
 from envprobe.rehearsal.confined import Confined, NotConfinedError, Sandbox, confined
 from envprobe.rehearsal.place import Place, placed
 from envprobe.rehearsal.plan import Wanted
-from envprobe.rehearsal.types import End, Member, Node, Plan, Rehearsal, Stopped, Written
+from envprobe.rehearsal.types import End, Node, Plan, Rehearsal, Stopped, Written
 from envprobe.runner import supervised
 from envprobe.runner.started import NO_GPUS, Bounds
 from envprobe.runner.supervised import Command, Ended, Running
@@ -56,13 +56,16 @@ class Request:
     manager: Manager | None = None
 
 
-def rehearse(start: Start, request: Request) -> Rehearsal:
+def rehearse(start: Start, request: Request, tell: Callable[[], None]) -> Rehearsal:
     """Start the tree of one declared start, ask it, read it from outside, and end it.
 
-    Raises UsageError for a plan that cannot be, UndeterminedError if the interpreter cannot be
-    started at all.
+    `tell` is called before foreign code is run. Raises UsageError for a plan that cannot be,
+    UndeterminedError if the interpreter cannot be started at all.
     """
     first = plan.make(start, request.wanted)
+    if start.launch.rights is not None:
+        start.launch.rights.require()
+    tell()
     others = start.launch.rights is not None or bool(start.sandbox)
     with placed(start.launch.python, shell=bool(first.shell), for_others=others) as place:
         if not start.sandbox:
@@ -215,7 +218,7 @@ class _Run:
         except EnvprobeError as error:
             self.unread = error.message
             return
-        self.snapshot = _with_roles(found, self.plan, members)
+        self.snapshot = reading.completed(found, self.plan, self.start, members)
 
     # --- afterwards
 
@@ -264,19 +267,3 @@ def _changes(written: list[Written]) -> dict[str, Any]:
         },
         "removes": [one.name for one in written if one.value is None],
     }
-
-
-def _with_roles(snapshot: Snapshot, plan: Plan, members: tuple[Member, ...]) -> Snapshot:
-    """Return a snapshot in which processes without a title of their own have the role they play."""
-    framework = plan.framework.value if plan.framework.value != frameworks.NONE else ""
-
-    def played(process: Process) -> Process:
-        node = nodes.get(process.pid)
-        if node is None:
-            return process
-        told = "the rehearsal has started it as that"
-        role = Role(node.role, framework, dict(node.ranks), node.worker, evidence=told)
-        return dataclasses.replace(process, role=role)
-
-    nodes = {one.pid: one.node for one in members if one.node is not None and not one.titled}
-    return dataclasses.replace(snapshot, processes=tuple(map(played, snapshot.processes)))

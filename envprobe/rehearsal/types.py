@@ -158,6 +158,10 @@ class Member:
         return FIRST if self.node is None else self.node.name
 
 
+_OWN_LINES: Final = ('File "<envprobe>", line ', '/rehearse_tree.py", line ')
+"""What a traceback says that leads through rehearse_tree.py, or a payload compiled by it."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Failed:
     """A process that did not come up: why ("ended", "silent"), its exit code, what it said."""
@@ -167,6 +171,11 @@ class Failed:
     code: int | None = None
     said: str = ""
     worker: bool = False
+
+    @property
+    def of_rehearsal(self) -> bool:
+        """Whether it failed in the rehearsal's own program, which no server has."""
+        return any(line in self.said for line in _OWN_LINES)
 
 
 class Stopped(str, enum.Enum):

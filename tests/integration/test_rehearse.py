@@ -225,6 +225,45 @@ def test_a_hook_that_ends_the_interpreter_lets_no_process_up(stage: Stage) -> No
     assert "The first process ended with code 1" in told["message"]
 
 
+def test_a_hook_that_ends_the_interpreter_in_silence_fails(stage: Stage) -> None:
+    hooks = stage.hook("import os\nos._exit(0)\n")
+    ran = stage.rehearse("--", VENV, "-c", "pass", PYTHONPATH=hooks)
+    (told,) = ran.found("rehearsed-process-failed")
+    assert (ran.code, told["undetermined"]) == (1, False)
+    assert "The first process ended with code 0" in told["message"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import os\nos.closerange(3, 100)\n",
+        "import os\nos.dup2(os.open('/dev/null', os.O_WRONLY), 63)\n",
+        "import os\ndef write(*_):\n    raise ValueError\nos.write = write\n",
+    ],
+)
+def test_what_only_the_rehearsal_needs_is_no_failure_of_the_server(text: str, stage: Stage) -> None:
+    ran = stage.rehearse("--", VENV, "-c", "pass", PYTHONPATH=stage.hook(text))
+    (told,) = ran.found("rehearsed-process-failed")
+    assert (ran.code, told["undetermined"]) == (3, True)
+    assert "first process" in told["message"]
+
+
+def test_a_hook_that_raises_in_the_workers_is_told_once(stage: Stage) -> None:
+    hooks = stage.hook("import os\nfor number in (0, 1, 2):\n    os.close(number)\n")
+    ran = stage.rehearse("--start-method", "spawn", "--", VENV, "-c", "pass", PYTHONPATH=hooks)
+    (told,) = ran.found("rehearsed-hook-raised")
+    assert (ran.code, ran.loud()) == (1, {"rehearsed-hook-raised"})
+    assert ran.names(told) == {"worker RANK0", "worker RANK1"}
+
+
+def test_the_number_of_workers_is_that_of_the_configuration(stage: Stage) -> None:
+    expected = str(stage.write("envprobe.toml", "[expect.workers]\nscheduler = 3\n"))
+    ran = stage.rehearse("--config", expected, "--", VENV, "-c", "pass")
+    assert (ran.code, len(ran.workers)) == (0, 3)
+    ran = stage.rehearse("--config", expected, "--workers", "1", "--", VENV, "-c", "pass")
+    assert (ran.code, len(ran.workers)) == (0, 1)
+
+
 def test_a_hook_that_ends_only_children_is_told_of_them(stage: Stage) -> None:
     hooks = stage.hook("import sys\nif '--multiprocessing-fork' in sys.argv: sys.exit(9)\n")
     ran = stage.rehearse("--start-method", "spawn", "--", VENV, "-c", "pass", PYTHONPATH=hooks)
@@ -302,8 +341,46 @@ def test_values_of_an_environment_file_reach_the_workers(stage: Stage) -> None:
     unit = stage.unit(f"{VENV} -c pass", f"EnvironmentFile={file}")
     ran = stage.rehearse("--unit", unit, "--expect", "NCCL_ALGO=Ring", "--expect", "NCCL_PROTO")
     assert ran.values("NCCL_ALGO")["worker RANK1"] == "Ring"
-    (told,) = ran.found("env-missing", "NCCL_PROTO")
-    assert (ran.code, ran.names(told)) == (1, {"worker RANK0", "worker RANK1"})
+    (told,) = ran.found("env-unknown", "NCCL_PROTO")
+    assert (ran.code, ran.names(told)) == (3, {"worker RANK0", "worker RANK1"})
+
+
+@pytest.mark.parametrize("expected", ["NCCL_PROTO=LL", "NCCL_PROTO", "!NCCL_PROTO"])
+def test_what_a_definition_leaves_open_is_neither_missing_nor_there(
+    expected: str, stage: Stage
+) -> None:
+    unit = stage.unit(f"{VENV} -c pass", "Environment=NCCL_ALGO=Ring")
+    ran = stage.rehearse("--unit", unit, "--expect", expected, "--expect", "NCCL_ALGO=Ring")
+    (told,) = ran.found("env-unknown", "NCCL_PROTO")
+    assert (ran.code, ran.loud(), told["undetermined"]) == (3, {"env-unknown"}, True)
+    assert "what the manager itself hands over is not known" in told["message"]
+    # A command line, and a line that takes it out, leave nothing open.
+    ran = stage.rehearse("--expect", expected, "--", VENV, "-c", "pass")
+    broken = set() if expected[0] == "!" else {"env-missing"}
+    assert (ran.code, ran.loud()) == (len(broken), broken)
+    unit = stage.unit(f"{VENV} -c pass", "UnsetEnvironment=NCCL_PROTO")
+    ran = stage.rehearse("--unit", unit, "--expect", expected)
+    assert (ran.code, ran.loud()) == (len(broken), broken)
+
+
+def test_a_route_starts_at_what_is_declared(stage: Stage) -> None:
+    hooks = stage.hook("import os\nos.environ.pop('NCCL_ALGO', None)\n")
+    ran = stage.rehearse(
+        *("--expect", "NCCL_ALGO=Ring", "--expect", "NCCL_PROTO", "--", VENV, "-c", "pass"),
+        PYTHONPATH=hooks,
+        NCCL_ALGO="Ring",
+    )
+    (scan,) = ran.document["scans"]
+    routes = {(one["name"], one["pid"]): one["stops"] for one in scan["routes"]}
+    for name, declared in (("NCCL_ALGO", "value"), ("NCCL_PROTO", "absent")):
+        (first, *_) = {
+            (stops[0]["view"], stops[0]["reading"]["state"])
+            for (own, _), stops in routes.items()
+            if own == name
+        }
+        assert first == ("declared", declared)
+    (never,) = ran.found("env-missing", "NCCL_PROTO")
+    assert "from the declared environment of" in never["message"]
 
 
 def test_the_declared_user_runs_it_and_nobody_else(stage: Stage) -> None:
@@ -317,8 +394,8 @@ def test_the_declared_user_runs_it_and_nobody_else(stage: Stage) -> None:
     # What that user cannot read does not run, whoever asks.
     (stage.folder / "hooks").chmod(0o700)
     ran = stage.rehearse("--unit", unit, "--expect", "WHO=65534", "--start-method", "spawn")
-    (told,) = ran.found("env-missing", "WHO")
-    assert (ran.code, ran.names(told)) == (1, {"worker RANK0", "worker RANK1"})
+    (told,) = ran.found("env-unknown", "WHO")
+    assert (ran.code, ran.names(told)) == (3, {"worker RANK0", "worker RANK1"})
 
 
 # --- patches
@@ -400,7 +477,37 @@ def test_an_attribute_that_no_hook_replaces_is_told(source: str, stage: Stage) -
     (told,) = ran.found("patch-would-not-be-applied")
     assert (ran.code, ran.names(told)) == (1, {"worker RANK0", "worker RANK1"})
     assert f"{hooks}/engine/attention.py" in told["message"]
-    assert bool(ran.found("patch-missing")) == bool(source)
+    assert ran.loud() == {"patch-would-not-be-applied"}
+
+
+def test_a_patch_from_elsewhere_is_told_of_its_workers(stage: Stage) -> None:
+    hooks = _engine(stage, LAZY)
+    ran = stage.rehearse(
+        *(f"--patch={PATCH}=other_kernels", "--import-target", "--start-method", "spawn"),
+        *("--", VENV, "-c", "pass"),
+        PYTHONPATH=hooks,
+    )
+    (told,) = ran.found("patch-missing")
+    assert (ran.code, ran.names(told)) == (1, {"worker RANK0", "worker RANK1"})
+    assert ran.loud() == {"patch-missing"}
+
+
+@pytest.mark.parametrize(
+    ("patch", "check"),
+    [
+        ("engine.gone:Backend.forward", "patch-target-not-importable"),
+        ("engine.attention:Backend.gone", "patch-would-not-be-applied"),
+    ],
+)
+def test_a_patch_that_cannot_be_is_told_once(patch: str, check: str, stage: Stage) -> None:
+    hooks = _engine(stage, PLAIN)
+    ran = stage.rehearse(
+        *(f"--patch={patch}=my_kernels", "--import-target", "--start-method", "spawn"),
+        *("--", VENV, "-c", "pass"),
+        PYTHONPATH=hooks,
+    )
+    assert (ran.code, ran.loud()) == (1, {check})
+    assert len(ran.found(check)) == 1
 
 
 def test_a_patch_of_a_module_that_is_not_there(stage: Stage) -> None:
@@ -640,6 +747,7 @@ def test_wrong_usage_is_one_clear_error(
     ran = stage.rehearse(*arguments)
     assert ran.code == 2
     assert said in ran.document["error"]["message"]
+    assert "this runs" not in ran.stderr
 
 
 @pytest.mark.parametrize(
@@ -647,7 +755,7 @@ def test_wrong_usage_is_one_clear_error(
     [
         (("/bin/true",), "is not known"),
         (("docker", "run", "image", "python", "x.py"), "container"),
-        (("/nothing/python3", "x.py"), "No such file"),
+        (("/nothing/python3", "x.py"), "is not on this machine"),
     ],
 )
 def test_what_cannot_be_rehearsed_is_undetermined(

@@ -10,7 +10,7 @@ from typing import Final
 from envprobe.checks.finding import Check, Context, Finding, Severity
 from envprobe.checks.unit.about import UnitContext
 from envprobe.checks.who import folded, some
-from envprobe.config import PatchExpectation
+from envprobe.config import Expectation, PatchExpectation
 from envprobe.launch.definition import Definition
 from envprobe.model import Confidence, Sentence, Shown
 from envprobe.rehearsal.types import Member, Rehearsal
@@ -20,15 +20,24 @@ _NAMED: Final = 6
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Open:
+    """An expectation of a variable that the definition leaves open, for `reason`."""
+
+    expectation: Expectation
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Rehearsed:
     """One rehearsal; `scan` is what `workers` makes of its processes, None if they were not read.
 
-    `subject` names the start in words.
+    `subject` names the start in words; `open` is what `scan` shows nothing of, and does not hold.
     """
 
     rehearsal: Rehearsal
     scan: Context | None
     subject: str
+    open: tuple[Open, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

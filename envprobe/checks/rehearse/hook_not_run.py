@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from envprobe.checks.finding import Check, Finding, Severity
+from envprobe.checks.rehearse import hook_raised
 from envprobe.checks.rehearse.about import RehearseContext, Rehearsed, found, groups, names
 from envprobe.rehearsal.types import Member
 from envprobe.startup.result import Child, Reached
@@ -33,6 +34,8 @@ def _missed(module: str, member: Member) -> tuple[object, ...] | None:
     """Return what is the same for all processes that miss the hook for one reason, else None."""
     hook = _hook(member, module)
     if hook is None or hook.reached not in (Reached.NOT_RUN, Reached.ANOTHER_RAN):
+        return None
+    if hook_raised.raised(member, module):
         return None
     return hook.reached, hook.origin, hook.reason, hook.importable, member.worker
 

@@ -54,6 +54,11 @@ def _raised(member: Member) -> Iterator[str]:
             yield f"{path} is found, and yet {module} is not loaded: it failed in silence"
 
 
+def raised(member: Member, module: str) -> bool:
+    """Return whether a hook has run in a process, and failed."""
+    return any(match[1] == module for match in _MODULE.finditer(member.said))
+
+
 def _told(said: str) -> Iterator[str]:
     for match in _MODULE.finditer(said):
         yield f"{match[1]} raises {match[2]}"

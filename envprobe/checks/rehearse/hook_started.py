@@ -19,7 +19,8 @@ def _run(context: RehearseContext) -> Iterator[Finding]:
         guilty = [each for each in one.members if _starts(each)]
         if not guilty:
             continue
-        lines = dict.fromkeys(line for each in guilty for line in _lines(each))
+        # One that has ended, and was not waited for, has no command line any more.
+        lines = dict.fromkeys(line for each in guilty for line in _lines(each) if line)
         yield found(
             CHECK,
             rehearsed,

@@ -22,6 +22,29 @@ def _run(context: RehearseContext) -> Iterator[Finding]:
                 yield from _not_imported(rehearsed, one, patch, patch in from_somewhere)
 
 
+def told_of(one: Rehearsal, patch: str, *, surely: bool) -> frozenset[int]:
+    """Return the workers of which this check, or that of the module, tells about a patch.
+
+    `surely`: without those of which it only tells that it could not tell.
+    """
+    told = (_why_not, _missing) if surely else (_why_not, _missing, _untold, _unfound)
+    return frozenset(
+        each.pid
+        for each in one.workers
+        if one.imported and any(reason(each, patch) for reason in told)
+    )
+
+
+def _missing(member: Member, patch: str) -> str:
+    target = member.targets.get(patch)
+    return "" if target is None else target.missing
+
+
+def _unfound(member: Member, patch: str) -> str:
+    target = member.targets.get(patch)
+    return "" if target is None else target.error
+
+
 def _held(rehearsed: Rehearsed, one: Rehearsal, patch: str) -> Iterator[Finding]:
     for reason, group in groups(one.workers, lambda each: _why_not(each, patch)):
         told = f"{patch} is not patched in {names(group)}: {reason}."

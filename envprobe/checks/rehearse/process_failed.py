@@ -14,25 +14,34 @@ from envprobe.rehearsal.types import FIRST, Failed, Rehearsal, Stopped
 _MORE_TIME: Final = (
     "Give it more time with --timeout; if it still does not answer, a hook or a module waits there."
 )
+_OTHERWISE: Final = (
+    "Use an interpreter from Python 3.9 on. Look for a hook that closes descriptors, or replaces"
+    " functions of the standard library: a rehearsal needs them where a server may not."
+)
 
 
 def _run(context: RehearseContext) -> Iterator[Finding]:
     for rehearsed, one in context.told():
         for group in folded(one.failed, _key).values():
             names = some([failed.name for failed in group], 6)
-            told = f"{names[:1].upper()}{names[1:]} {_words(group[0])}."
-            silent = group[0].why == "silent"
             yield found(
                 CHECK,
                 rehearsed,
-                told,
+                f"{names[:1].upper()}{names[1:]} {_words(group[0])}.",
                 evidence=_said(group[0]),
-                remedy=_MORE_TIME if silent else "",
-                undetermined=silent,
+                remedy=_remedy(group[0]),
+                undetermined=bool(_remedy(group[0])),
             )
         if one.end.stopped is Stopped.NO and (names_lost := _lost(one)):
             told = f"What became of {some(names_lost, 6)} is not known: no answer came that could"
             yield found(CHECK, rehearsed, f"{told} be read.", undetermined=True)
+
+
+def _remedy(failed: Failed) -> str:
+    """Return what to do where the real server may well come up, "" where it would not."""
+    if failed.why == "silent":
+        return _MORE_TIME
+    return _OTHERWISE if failed.of_rehearsal else ""
 
 
 def _lost(one: Rehearsal) -> list[str]:
@@ -61,6 +70,8 @@ def _words(failed: Failed) -> str:
         return "ended before it was ready"
     killed = failed.code < 0
     how = f"was ended by signal {-failed.code}" if killed else f"ended with code {failed.code}"
+    if failed.of_rehearsal:
+        return f"{how} in the rehearsal's own program: whether the server comes up is not known"
     return f"{how} before it was ready"
 
 
@@ -82,8 +93,8 @@ CHECK = Check(
     why="The interpreter, its environment and its start-up hooks are those of the real server, and"
     " nothing else was run: the real one would not come up either. A hook that raises SystemExit"
     " ends every interpreter.",
-    mend="Its last words name the cause; `envprobe trace-sitecustomize` shows hook by hook what an"
-    " interpreter does at its start.",
+    mend="Its last words, if there are any, name the cause; `envprobe trace-sitecustomize` shows"
+    " hook by hook what an interpreter does at its start.",
     run=_run,
     undetermined=Undetermined.SOMETIMES,
 )

@@ -204,3 +204,30 @@ def test_what_is_rehearsed_is_what_the_table_explains(row: dict[str, Any]) -> No
         for value in (entry["value"], entry.get("otherwise", entry["value"])):
             explained = value in row["values"] if "values" in row else True
             assert explained, f"{row['variable']}={value}"
+
+
+@pytest.mark.parametrize(
+    ("command", "wanted", "number", "told"),
+    [
+        ("python3 serve.py", Wanted(expected=5), 5, "[expect.workers]"),
+        ("python3 serve.py", Wanted(workers=3, expected=5), 3, "--workers"),
+        (SGLANG, Wanted(expected=5), 5, "[expect.workers]"),
+        (f"{SGLANG} --tp 4", Wanted(expected=5), 4, "tp 4"),
+        ("python3 serve.py", Wanted(expected=64), 32, "[expect.workers]"),
+    ],
+)
+def test_what_is_expected_counts_where_the_command_does_not_say(
+    command: str, wanted: Wanted, number: int, told: str
+) -> None:
+    found = made(command, wanted=wanted)
+    assert (found.count, found.workers.told_by) == (number, told)
+    assert [line for line in found.limits if "workers are started" in line] == (
+        ["32 of 64 workers are started: the others would start as these do"] if number == 32 else []
+    )
+
+
+def test_a_method_for_where_nothing_tells_it_does_not_override_a_framework() -> None:
+    otherwise = Wanted(otherwise="spawn")
+    assert made("python3 serve.py", wanted=otherwise).method.value == "spawn"
+    assert made("python3 -m vllm.entrypoints.api_server", wanted=otherwise).method.value == "fork"
+    assert "multiprocessing" in made("python3 serve.py").method.told_by
