@@ -153,6 +153,10 @@ def _cause(one: Definition, options: Options) -> Sentence | None:
     return None
 
 
+def _tell(line: str) -> None:
+    cli_output.note(f"envprobe: {redact.show_text(line)}")
+
+
 def _looks(one: Definition, options: Options) -> tuple[EntryLook, ...]:
     from envprobe.launch import entry
 
@@ -162,10 +166,7 @@ def _looks(one: Definition, options: Options) -> tuple[EntryLook, ...]:
     for launch in one.launches:
         if launch.python is None or launch.container is not None:
             continue
-        if not options.no_interpreter:
-            told = f"this runs {launch.python.interpreter} -I -S to parse the program's first file"
-            cli_output.note(f"envprobe: {redact.show_text(told)}")
-        looked = entry.look(launch, own=options.no_interpreter)
+        looked = entry.look(launch, own=options.no_interpreter, tell=_tell)
         if looked is not None:
             found.append(looked)
     return tuple(dict.fromkeys(found))

@@ -8,11 +8,11 @@ takes all that begin with A, `--env-host` all there is (podman-run(1)).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from envprobe.launch import options
-from envprobe.launch.declared import setting
+from envprobe.launch.declared import Builder, setting
 from envprobe.launch.environment import read_file
 from envprobe.launch.options import OpaqueError
 from envprobe.launch.steps import Container, State
@@ -20,8 +20,14 @@ from envprobe.launch.types import Kind, Place, Remark, Setting, Source
 from envprobe.values import Value
 
 RUNTIMES: Final = ("docker", "podman", "nerdctl")
+IMAGE_OPEN: Final = "the image may set variables of its own"
 _IMAGE: Final = Place("the image")
+_SCALAR: Final = (str, int, float, bool, type(None))
 Look = Callable[[str], "Value | None"] | None
+
+
+class UnnamedError(ValueError):
+    """One of several has to be named, or is named by a name that it does not have."""
 
 
 def peel(state: State, words: Sequence[str], image: Iterable[str] | None) -> Container:
@@ -34,25 +40,43 @@ def peel(state: State, words: Sequence[str], image: Iterable[str] | None) -> Con
         raise OpaqueError(f"only `{words[0].rpartition('/')[2]} run` starts a container from here")
     inner = options.of("docker run", command[1:])
     passed = [_of_image(one) for one in image or ()]
-    _take(state, inner, passed, podman=words[0].rpartition("/")[2] == "podman")
+    doubts = [] if image is not None else [IMAGE_OPEN]
+    doubts += _take(state, inner, passed, podman=words[0].rpartition("/")[2] == "podman")
     if not inner.rest:
         raise OpaqueError("no image is named")
     entry = inner.values("--entrypoint")
     rest = ((entry[-1],) if entry and entry[-1] else ()) + tuple(inner.rest[1:])
     runtime = words[0].rpartition("/")[2]
-    return Container(runtime, inner.rest[0], state.place, tuple(passed), image is not None, rest)
+    builder = Builder()
+    for one in passed:
+        builder.set(one)
+    declared = builder.made(
+        open="; ".join(dict.fromkeys(filter(None, doubts))), source=str(state.place)
+    )
+    known = image is not None
+    return Container(runtime, inner.rest[0], state.place, tuple(passed), known, rest, declared)
 
 
-def _take(state: State, taken: options.Taken, passed: list[Setting], *, podman: bool) -> None:
-    """Add to `passed` what options pass, and take out what they take out of the image's own."""
+def _take(
+    state: State, taken: options.Taken, passed: list[Setting], *, podman: bool
+) -> Iterator[str]:
+    """Add to `passed` what options pass, and take out what they take out of the image's own.
+
+    Yields why other names may be passed as well.
+    """
     if podman and taken.has("--env-host"):
         passed += [one for name in state.builder.names for one in _named(state, name)]
+        yield state.open
     for path in taken.values("--env-file"):
-        passed += _file(state, path)
+        found = _file(state, path)
+        passed += found or ()
+        if found is None:
+            yield f"{state.path(path)} cannot be read, and is passed to the container"
     for value in taken.values("-e", "--env"):
         if podman and value.endswith("*") and "=" not in value:
             names = [one for one in state.builder.names if one.startswith(value[:-1])]
             passed += [one for name in names for one in _named(state, name)]
+            yield state.open
         elif found := _named(state, value):
             passed += found
         else:
@@ -81,13 +105,13 @@ def _named(state: State, text: str) -> list[Setting]:
     return [Setting(name, None, Source.CONTAINER, state.place, reason)]
 
 
-def _file(state: State, path: str) -> list[Setting]:
+def _file(state: State, path: str) -> list[Setting] | None:
+    """Return what a file passes, None where it cannot be read."""
     full = state.path(path)
     try:
         raw = read_file(full)
     except OSError:
-        state.unsure(f"{full} cannot be read, and is passed to the container")
-        return []
+        return None
     settings, remarks = env_file(full, raw, look=state.builder.value)
     state.remarks += remarks
     return settings
@@ -152,14 +176,16 @@ def compose(
         raise ValueError("it names no services")
     if service is None:
         if len(services) > 1:
-            raise ValueError(f"it has several services, name one: {', '.join(sorted(services))}")
+            raise UnnamedError(f"it has several services: {', '.join(sorted(services))}")
         service = next(iter(services))
     found = services.get(service)
     if not isinstance(found, dict):
-        raise ValueError(f"it has no service {service}; it has {', '.join(sorted(services))}")
+        raise UnnamedError(f"it has no service {service}; it has {', '.join(sorted(services))}")
     given = found.get("environment") or {}
     if isinstance(given, list):
-        given = dict(one.partition("=")[::2] for one in map(str, given))
+        given = dict(_pair(one) for one in given)
+    if not isinstance(given, dict) or not all(isinstance(one, _SCALAR) for one in given.values()):
+        raise ValueError(f"the environment of {service} is no object of texts")
     place = Place(path)
     settings = [
         Setting(name, None, Source.CONTAINER, place, "the value is that of the shell")
@@ -169,6 +195,14 @@ def compose(
     ]
     words = [*_list(found.get("entrypoint")), *_list(found.get("command"))]
     return service, settings, tuple(map(_single, words))
+
+
+def _pair(text: object) -> tuple[str, str | None]:
+    """Return name and value of a word NAME=VALUE; without a value it is that of the shell."""
+    if not isinstance(text, str):
+        raise ValueError("an environment is a list of NAME=VALUE")
+    name, equals, value = text.partition("=")
+    return name, value if equals else None
 
 
 def _single(text: str) -> str:
@@ -181,7 +215,10 @@ def image_environment(document: Any) -> list[str]:
     config = one.get("Config") if isinstance(one, dict) else None
     if not isinstance(config, dict):
         raise ValueError("it is no output of `docker inspect`")
-    return [str(text) for text in config.get("Env") or ()]
+    found = config.get("Env") or []
+    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+        raise ValueError("its Env is no list of texts")
+    return found
 
 
 def _scalar(value: object) -> str:
@@ -189,6 +226,7 @@ def _scalar(value: object) -> str:
 
 
 def _list(value: Any) -> list[str]:
-    if value is None:
-        return []
-    return [str(one) for one in value] if isinstance(value, list) else str(value).split()
+    words = value.split() if isinstance(value, str) else value or []
+    if not isinstance(words, list) or not all(isinstance(one, str) for one in words):
+        raise ValueError("a command is a text or a list of texts")
+    return words

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Collection, Iterable
 
 from envprobe.launch.types import NOWHERE, Entry, Place, Setting, Source
@@ -10,7 +11,7 @@ from envprobe.model import Confidence, Environment, EnvironmentStatus, Reading, 
 from envprobe.values import Value
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True)
 class Declared:
     """What one definition hands over, in the order in which the names first come up.
 
@@ -26,7 +27,11 @@ class Declared:
 
     def entry(self, name: str) -> Entry | None:
         """Return the entry of a variable, None if it is not declared."""
-        return next((one for one in self.entries if one.setting.name == name), None)
+        return self._by_name.get(name)
+
+    @functools.cached_property
+    def _by_name(self) -> dict[str, Entry]:
+        return {one.setting.name: one for one in self.entries}
 
     @property
     def written(self) -> tuple[Entry, ...]:
@@ -40,7 +45,7 @@ class Declared:
         """The names that the definition speaks of: relevant and shown, whatever their prefix."""
         return tuple(one.setting.name for one in self.written)
 
-    @property
+    @functools.cached_property
     def environment(self) -> Environment:
         """The declared view; PARTIAL where a name that is not in it may still be handed over."""
         sure = {

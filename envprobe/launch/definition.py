@@ -19,14 +19,27 @@ from envprobe.launch.identity import Identity
 from envprobe.launch.live import Live
 from envprobe.launch.manager import Manager, local_version
 from envprobe.launch.peel import peel
+from envprobe.launch.presence import looked_for
 from envprobe.launch.sandbox import Property
 from envprobe.launch.specifiers import Scope
 from envprobe.launch.steps import Launch
-from envprobe.launch.types import Kind, Place, Remark, Source
+from envprobe.launch.types import Entry, Kind, Place, Remark, Source
 from envprobe.launch.unit import Text, Unit
 from envprobe.redact import DEFAULT_WANTED, is_wanted
 
 _REMEDY: Final = "Name a unit, a unit file with its drop-ins (*.conf), or `-- COMMAND`."
+_NOT_THERE: Final = {
+    "not-found": (
+        "does not exist",
+        "Look for its name with `systemctl {user}list-unit-files`, or"
+        " ask another manager ({other} --user).",
+    ),
+    "masked": (
+        "is masked: its file is empty or leads to /dev/null, and it cannot be started",
+        "Take that away, for one with `systemctl {user}unmask {name}`.",
+    ),
+}
+"""States of a unit in which there is nothing to look at, what is said of them, and a remedy."""
 
 
 class Origin(str, enum.Enum):
@@ -70,7 +83,7 @@ class Definition:
     @property
     def final(self) -> tuple[Declared, ...]:
         """What each launch hands to its interpreter; without a launch what is declared."""
-        return tuple(one.declared for one in self.launches) or (self.declared,)
+        return tuple(one.handed for one in self.launches) or (self.declared,)
 
     @property
     def relevant(self) -> tuple[str, ...]:
@@ -79,6 +92,12 @@ class Definition:
             return self.declared.names
         names = (one.setting.name for one in self.declared.entries)
         return tuple(name for name in names if is_wanted(name, DEFAULT_WANTED))
+
+    @property
+    def relevant_entries(self) -> tuple[Entry, ...]:
+        """The entries of the names that matter."""
+        names = frozenset(self.relevant)
+        return tuple(one for one in self.declared.entries if one.setting.name in names)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -100,9 +119,11 @@ def of_name(name: str, context: Context) -> Definition:
     """
     manager = Manager(context.user, context.variables)
     found = live.ask(manager, name)
-    if found.load_state in ("not-found", "masked"):
-        told = "is masked" if found.load_state == "masked" else "does not exist"
-        raise UsageError(f"the unit {found.name} {told} in the {manager.named}", _hint(context))
+    if found.load_state in _NOT_THERE:
+        told, remedy = _NOT_THERE[found.load_state]
+        options = {"name": found.name, "user": "--user " if context.user else ""}
+        remedy = remedy.format(**options, other="without" if context.user else "with")
+        raise UsageError(f"the unit {found.name} {told} in the {manager.named}", remedy)
     base = manager.environment
     if not found.fragment:
         raise UndeterminedError(f"the unit {found.name} has no file", _REMEDY)
@@ -117,11 +138,6 @@ def of_name(name: str, context: Context) -> Definition:
     directories = dropins.search_path(user=context.user, variables=base)
     drops = dropins.find((found.name, *found.names), directories)
     return _of_files(scope, (found.fragment, *drops.paths), drops.remarks, base, context, found)
-
-
-def _hint(context: Context) -> str:
-    other = "without --user" if context.user else "with --user"
-    return f"Ask another manager ({other}), or give the unit's file."
 
 
 def of_file(path: str, extra: Sequence[str], context: Context) -> Definition:
@@ -198,7 +214,7 @@ def _of_files(
         origin=Origin.UNIT_FILE if found is None else Origin.UNIT,
         files=tuple(paths),
         declared=declared,
-        launches=launches,
+        launches=tuple(looked_for(one, made.sandbox) for one in launches),
         remarks=(*remarks, *made.remarks, *odd, *from_lines),
         live=found,
         user_manager=scope.user_manager,
@@ -251,10 +267,11 @@ def _launches(
             image=context.image,
         )
         unknown = line.unknown or ", ".join(f"${{{name}}}" for name in replaced.unknown)
-        if unknown and not launch.opaque:
-            launch = dataclasses.replace(
-                launch, opaque=f"a word cannot be told: {unknown}", opaque_at=line.place
-            )
+        why = f"a word cannot be told: {unknown}" if unknown else ""
+        if "|" in line.prefixes:
+            why = "the prefix | hands the line to a shell"
+        if why and not launch.opaque:
+            launch = dataclasses.replace(launch, opaque=why, opaque_at=line.place)
         launches.append(dataclasses.replace(launch, confined="+" not in line.prefixes))
     return tuple(launches), remarks
 
@@ -324,6 +341,6 @@ def of_command(argv: Sequence[str], context: Context, cwd: str) -> Definition:
         origin=Origin.COMMAND,
         files=(),
         declared=declared,
-        launches=(launch,),
+        launches=(looked_for(launch, ()),),
         remarks=(),
     )

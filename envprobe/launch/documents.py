@@ -53,7 +53,7 @@ def of_env_file(path: str, context: Context) -> Definition:
     builder = Builder()
     for one in settings:
         builder.set(one)
-    open = "" if context.image is not None else "the image may set variables of its own"
+    open = "" if context.image is not None else containers.IMAGE_OPEN
     return Definition(
         subject=path,
         origin=Origin.ENV_FILE,
@@ -71,12 +71,14 @@ def of_compose(path: str, service: str | None, context: Context) -> Definition:
         if not isinstance(document, dict):
             raise ValueError("it is no compose project")
         name, settings, words = containers.compose(document, path, service)
+    except containers.UnnamedError as error:
+        raise UsageError(f"{path}: {error}", "Name one of them with --service.") from None
     except ValueError as error:
         raise UsageError(f"{path}: {error}", _COMPOSE) from None
     builder = Builder()
     for one in settings:
         builder.set(one)
-    open = "" if context.image is not None else "the image may set variables of its own"
+    open = "" if context.image is not None else containers.IMAGE_OPEN
     declared = builder.made(open=open, source=name, at=time.time())
     return Definition(
         subject=f"{path} {name}",
@@ -96,6 +98,9 @@ def of_kubernetes(paths: Iterable[str], container: str | None) -> tuple[Definiti
         documents += _objects(path)
     try:
         found = kubernetes.pods(documents, container)
+    except containers.UnnamedError as error:
+        told = f"{', '.join(named)}: {error}"
+        raise UsageError(told, "Name one of them with --container, or none for all.") from None
     except ValueError as error:
         raise UsageError(f"{', '.join(named)}: {error}", _KUBE) from None
     return tuple(

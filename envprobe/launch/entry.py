@@ -13,6 +13,7 @@ import functools
 import json
 import os
 import posixpath
+from collections.abc import Callable
 from importlib import resources
 from typing import Any, Final
 
@@ -65,11 +66,14 @@ class EntryLook:
     own: bool = False
 
 
-def look(launch: Launch, *, own: bool = False) -> EntryLook | None:
+def look(
+    launch: Launch, *, own: bool = False, tell: Callable[[str], None] | None = None
+) -> EntryLook | None:
     """Look at a launch's first file; None where spawned children import none (`-c`, stdin).
 
     The declared interpreter parses it (`-I -S`), with the rights of the declared user; nothing of
-    the program runs. With `own`, or where it is not here, envprobe's own grammar is used.
+    the program runs. `tell` gets a line before that. With `own`, or where it is not here,
+    envprobe's own grammar is used.
     """
     python = launch.python
     if python is None or python.mode in (Mode.COMMAND, Mode.STDIN):
@@ -84,7 +88,12 @@ def look(launch: Launch, *, own: bool = False) -> EntryLook | None:
     if own or not os.access(python.interpreter, os.X_OK):
         return _by_ourselves(python, target)
     try:
-        answer = _asked(launch, python, target, launch.identity.rights())
+        rights = launch.identity.rights()
+        if rights is not None:
+            rights.require()
+        if tell is not None:
+            tell(f"this runs {python.interpreter} -I -S to parse the program's first file")
+        answer = _asked(launch, python, target, rights)
     except UndeterminedError as error:
         return EntryLook(target, reason=error.message)
     return _look(answer, target)

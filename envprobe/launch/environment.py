@@ -127,8 +127,9 @@ def _take_file(
             remarks.append(_missing(file, path))
             continue
         except OSError as error:
-            why = error.strerror or "it cannot be read"
-            reason = f"{path} cannot be read here: {why.removeprefix(f'{path} ')}"
+            why = error.strerror or "for no reason that is known"
+            why = why.removeprefix(f"{path} ").removeprefix("cannot be read: ")
+            reason = f"{path} cannot be read here: {why}"
             builder.doubt(reason)
             remarks.append(Remark(Kind.FILE_UNREADABLE, file.place, reason))
             doubts.append(reason)

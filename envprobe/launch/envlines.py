@@ -121,8 +121,8 @@ def _look(line: _Line, word: words.Word, name: str, raw: bytes) -> None:
         line.remark(Kind.DOLLAR, about, name=name, text=raw)
     found = specifiers.used(word.text)
     if found:
-        about = f"systemd replaces {', '.join(found)} in it by what they mean in a unit; write %%"
-        line.remark(Kind.SPECIFIER, f"{about} for a percent sign", name=name, text=raw)
+        about = f"systemd replaces {', '.join(found)} (write %% for a percent sign)"
+        line.remark(Kind.SPECIFIER, f"{about}; handed over is", name=name, text=raw)
 
 
 def names(one: Assignment, scope: Scope) -> tuple[list[str], list[Remark]]:

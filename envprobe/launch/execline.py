@@ -67,8 +67,27 @@ def parse_exec(one: Assignment, scope: Scope) -> tuple[list[ExecLine], list[Rema
             except (specifiers.UnknownError, specifiers.RefusedError) as error:
                 texts.append(text)
                 unknown = str(error)
-        found.append(ExecLine(prefixes, tuple(texts), one.place, unknown))
+        if not unknown and (why := _refused(texts[0])):
+            told = "systemd ignores the line" if "-" in prefixes else "systemd refuses the unit"
+            named = Value(texts[0].encode("utf-8", "surrogateescape"))
+            remarks.append(Remark(Kind.EXEC_IGNORED, one.place, f"{why}: {told}", text=named))
+        else:
+            found.append(ExecLine(prefixes, tuple(texts), one.place, unknown))
     return found, remarks
+
+
+def _refused(program: str) -> str:
+    """Return why systemd takes a word for no program, "" if it does.
+
+    systemd 252, src/core/load-fragment.c, config_parse_exec.
+    """
+    if not program:
+        return "the program's name is empty"
+    if program.endswith("/"):
+        return "the program is a directory"
+    if "/" in program and not program.startswith("/"):
+        return "the program is neither an absolute path nor a name without a slash"
+    return ""
 
 
 def _commands(all_words: tuple[words.Word, ...]) -> Iterator[list[str]]:
@@ -126,7 +145,7 @@ class _Replacer:
     def word(self, word: str) -> list[str]:
         if word.startswith("$") and word[1:2] not in ("$", "{", ""):
             return self.alone(word)
-        if re.search(r"\$[A-Za-z_]", word):
+        if re.search(r"\$[A-Za-z_]", word.replace("$$", "")):
             about = "$NAME inside of a word stays as it is; write ${NAME}"
             self.remark(about, word)
         return [_REFERENCE.sub(self.reference, word)]

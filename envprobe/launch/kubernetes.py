@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from envprobe.launch.containers import UnnamedError
 from envprobe.launch.declared import Builder, Declared, setting
 from envprobe.launch.types import Kind, Place, Remark, Setting, Source
 from envprobe.redact import DEFAULT_WANTED, is_wanted
@@ -67,12 +68,35 @@ class Document:
     @property
     def name(self) -> str:
         """The object's name."""
-        return str((self.object.get("metadata") or {}).get("name", ""))
+        return str(_inside(self.object, "metadata").get("name", ""))
 
     @property
     def namespace(self) -> str:
         """The namespace that it names, "" for none."""
-        return str((self.object.get("metadata") or {}).get("namespace") or "")
+        return str(_inside(self.object, "metadata").get("namespace") or "")
+
+
+def _inside(of: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    """Return the object under a key, {} where there is none; ValueError for what is no object."""
+    found = of.get(key)
+    if found is not None and not isinstance(found, Mapping):
+        raise ValueError(f"its {key} is no object")
+    return found or {}
+
+
+def _each(of: Mapping[str, Any], key: str) -> Iterator[Mapping[str, Any]]:
+    """Yield the objects of a list under a key; ValueError for what is no list of objects."""
+    for one in _list(of, key):
+        if not isinstance(one, Mapping):
+            raise ValueError(f"its {key} holds something that is no object")
+        yield one
+
+
+def _list(of: Mapping[str, Any], key: str) -> list[Any]:
+    found = of.get(key)
+    if found is not None and not isinstance(found, list):
+        raise ValueError(f"its {key} is no list")
+    return found or []
 
 
 def flattened(documents: Iterable[Document]) -> Iterator[Document]:
@@ -88,19 +112,30 @@ def flattened(documents: Iterable[Document]) -> Iterator[Document]:
 
 
 def pods(documents: Iterable[Document], container: str | None) -> list[Pod]:
-    """Return the containers of all workloads, or the one with this name; ValueError if none."""
+    """Return the containers of all workloads, or the one with this name.
+
+    Raises ValueError if there is none, and for what is no object of Kubernetes by its shape.
+    """
     every = list(flattened(documents))
-    found = []
+    found: list[Pod] = []
+    others: list[str] = []
     for one in every:
         spec = _pod_spec(one.object)
         if spec is None:
             continue
-        for each in spec.get("containers") or ():
-            if container is None or each.get("name") == container:
-                found.append(_Container(one, spec, each, every).pod())
+        try:
+            for each in _each(spec, "containers"):
+                name = str(each.get("name", ""))
+                if container is None or name == container:
+                    found.append(_Container(one, spec, each, every).pod())
+                else:
+                    others.append(name)
+        except ValueError as error:
+            raise ValueError(f"{one.kind}/{one.name}: {error}") from None
+    if others and not found:
+        raise UnnamedError(f"it has no container {container}; it has {', '.join(sorted(others))}")
     if not found:
-        named = f"no container {container}" if container else "no workload with containers"
-        raise ValueError(f"there is {named} in it")
+        raise ValueError("there is no workload with containers in it")
     return found
 
 
@@ -133,11 +168,11 @@ class _Container:
 
     def pod(self) -> Pod:
         self.links()
-        for one in self.container.get("envFrom") or ():
+        for one in _each(self.container, "envFrom"):
             self.env_from(one)
-        for one in self.container.get("env") or ():
+        for one in _each(self.container, "env"):
             self.env(one)
-        given = [*(self.container.get("command") or ()), *(self.container.get("args") or ())]
+        given = [*_list(self.container, "command"), *_list(self.container, "args")]
         words = tuple(self.expanded(str(one), "")[0] for one in given)
         name = f"{self.document.kind}/{self.document.name}/{self.container.get('name', '')}"
         declared = self.builder.made(open="; ".join(self.open), source=name)
@@ -174,7 +209,7 @@ class _Container:
         for key, kind in (("configMapRef", "ConfigMap"), ("secretRef", "Secret")):
             if key not in one:
                 continue
-            source = self.source(kind, one[key])
+            source = self.source(kind, _inside(one, key))
             if source is None:
                 continue
             for name, value in _data(source.object).items():
@@ -205,9 +240,13 @@ class _Container:
     def env(self, one: Mapping[str, Any]) -> None:
         name = str(one.get("name", ""))
         if one.get("valueFrom") is not None and not one.get("value"):
-            self.value_from(name, one["valueFrom"])
+            self.value_from(name, _inside(one, "valueFrom"))
             return
-        text, unknown = self.expanded(str(one.get("value") or ""), name)
+        given = one.get("value")
+        if not isinstance(given, str | None):
+            about = "the value is no text, and the API server refuses the object: put it in quotes"
+            self.remark(Kind.FILE_REFUSED, about, name, str(given))
+        text, unknown = self.expanded("" if given is None else str(given), name)
         if unknown:
             reason = f"it refers to {unknown}, which is not known"
             self.builder.set(Setting(name, None, Source.CONTAINER, self.place, reason))
@@ -219,16 +258,17 @@ class _Container:
         reason = "its value is that of the pod when it runs"
         for key, kind in (("configMapKeyRef", "ConfigMap"), ("secretKeyRef", "Secret")):
             if key in given:
-                wanted = str(given[key].get("name", ""))
+                reference = _inside(given, key)
+                wanted = str(reference.get("name", ""))
                 reason = f"the {kind} {wanted} was not given"
                 named = [one for one in self.every if (one.kind, one.name) == (kind, wanted)]
                 found = [one for one in named if self.is_near(one)]
                 if found:
-                    value = _data(found[0].object).get(str(given[key].get("key", "")))
+                    value = _data(found[0].object).get(str(reference.get("key", "")))
                     reason = "" if value is not None else f"the {kind} {wanted} has no such key"
-                if found and value is None and given[key].get("optional"):
+                if found and value is None and reference.get("optional"):
                     return
-        if "fieldRef" in given and given["fieldRef"].get("fieldPath") == "metadata.name":
+        if _inside(given, "fieldRef").get("fieldPath") == "metadata.name":
             reason = "it is the pod's name"
         self.builder.set(Setting(name, value, Source.CONTAINER, self.place, reason))
 
@@ -256,7 +296,7 @@ class _Container:
 
 def _data(source: Mapping[str, Any]) -> dict[str, Value | None]:
     found: dict[str, Value | None] = {}
-    for name, text in (source.get("data") or {}).items():
+    for name, text in _inside(source, "data").items():
         if source.get("kind") == "Secret":
             try:
                 found[str(name)] = Value(base64.b64decode(str(text), validate=True))
@@ -264,7 +304,7 @@ def _data(source: Mapping[str, Any]) -> dict[str, Value | None]:
                 found[str(name)] = None
         else:
             found[str(name)] = Value(str(text).encode("utf-8", "surrogateescape"))
-    for name, text in (source.get("stringData") or {}).items():
+    for name, text in _inside(source, "stringData").items():
         found[str(name)] = Value(str(text).encode("utf-8", "surrogateescape"))
     return found
 
@@ -278,10 +318,10 @@ def service_variables(service: Mapping[str, Any]) -> dict[str, str | None]:
 
     A service of which only the manifest is there has no address.
     """
-    spec = service.get("spec") or {}
-    name = _prefix(str((service.get("metadata") or {}).get("name", "")))
+    spec = _inside(service, "spec")
+    name = _prefix(str(_inside(service, "metadata").get("name", "")))
     host = str(spec.get("clusterIP") or "")
-    ports = [one for one in spec.get("ports") or () if isinstance(one, Mapping)]
+    ports = list(_each(spec, "ports"))
     if not ports or host == "None" or spec.get("type") == "ExternalName":
         return {}
     address = host or None

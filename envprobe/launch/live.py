@@ -42,6 +42,12 @@ _PROPERTIES: Final = (
     "SubState",
 )
 
+_TYPES: Final = ("service", "socket", "scope", "slice", "target", "timer", "mount", "path")
+_PATTERN: Final = frozenset("*?[")
+_UNIT_NAME: Final = re.compile(r"[A-Za-z0-9:_.\\-]+(?:@[A-Za-z0-9:_.\\@-]*)?", re.ASCII)
+_MAX_NAME: Final = 255
+"""systemd.unit(5), "DESCRIPTION": what a name may hold, and how long it may be."""
+
 _START_LIMIT: Final = "start-limit-hit"
 _SPAN: Final = re.compile(r"([\d.]+)([a-z]+)")
 _SPANS: Final = {
@@ -108,13 +114,33 @@ class Live:
 
 
 def unit_name(name: str) -> str:
-    """Return a unit's full name: `.service` is added where no type is named."""
-    last = name.rpartition(".")[2]
-    if last in ("service", "socket", "scope", "slice", "target", "timer", "mount", "path"):
-        if last != "service":
-            raise UsageError(f"{name} is no service", "Name a service, or its file.")
-        return name
-    return f"{name}.service"
+    """Return a service's full name: `.service` is added where no type is named.
+
+    Raises UsageError for what names no single service: systemctl(1) would answer a pattern with all
+    units that it fits, of which the first one is any.
+    """
+    if set(name) & _PATTERN:
+        raise UsageError(
+            f"{name} is a pattern, and one unit is looked at",
+            "Give the unit's whole name; `systemctl list-units` lists them.",
+        )
+    stem, dot, last = name.rpartition(".")
+    if not dot or last not in _TYPES:
+        stem, last = name, "service"
+    if last != "service":
+        raise UsageError(f"{name} is no service", "Name a service, or its file.")
+    full = f"{stem}.{last}"
+    if not _UNIT_NAME.fullmatch(full) or len(full) > _MAX_NAME:
+        raise UsageError(
+            f"{name} is no name of a unit",
+            "A name has letters, digits and :-_.\\@ only; systemd-escape(1) makes one.",
+        )
+    if stem.endswith("@"):
+        raise UsageError(
+            f"{full} is a template, of which nothing is started",
+            f"Name an instance, such as {stem}1, or give the template's file.",
+        )
+    return full
 
 
 def ask(manager: Manager, name: str) -> Live:

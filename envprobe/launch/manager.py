@@ -24,7 +24,10 @@ _NEEDED: Final = ("HOME", "PATH", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS",
 _ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
 _DOLLAR_QUOTE: Final = re.compile(r"(^|\s)\$'")
 _VERSION: Final = re.compile(r"\d+")
-_OFFLINE: Final = "Give the unit's file to read it without a manager."
+_OFFLINE: Final = (
+    "Without a manager `envprobe unit FILE` reads the unit's file, and `envprobe workers --pid PID`"
+    " the processes."
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -67,7 +67,7 @@ class Container:
     """A container that is started: what its own environment is given by the command line.
 
     `passed` are settings of `-e` and `--env-file`; `image_known` says whether the image's own ENV
-    is among them. `place` is where it is started.
+    is among them. `declared` is what all of it makes. `place` is where it is started.
     """
 
     runtime: str
@@ -76,15 +76,17 @@ class Container:
     passed: tuple[Setting, ...]
     image_known: bool
     words: tuple[str, ...]
+    declared: Declared
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Launch:
     """One command of a definition, followed to the interpreter that it ends in.
 
-    `declared` is what that interpreter is handed; `python` is None where none was found. `opaque`
-    says what could not be taken apart, at `opaque_at`. `cwd` is "" if it is not known. With
-    `confined` false the sandbox of the definition does not count for it.
+    `declared` is what that interpreter is handed; `python` is None where none was found, and
+    `missing` says that its file is not there. `opaque` says what could not be taken apart, at
+    `opaque_at`. `cwd` is "" if it is not known. With `confined` false the sandbox of the definition
+    does not count for it.
     """
 
     argv: tuple[str, ...]
@@ -99,6 +101,12 @@ class Launch:
     container: Container | None = None
     remarks: tuple[Remark, ...] = ()
     confined: bool = True
+    missing: str = ""
+
+    @property
+    def handed(self) -> Declared:
+        """What the last program that is known is handed: in a container nothing but its own."""
+        return self.declared if self.container is None else self.container.declared
 
     @property
     def user(self) -> str:

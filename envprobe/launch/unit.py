@@ -200,7 +200,7 @@ class _Reader:
             about += " refuses the unit; reset the first with an empty ExecStart="
             self.remarks.append(Remark(Kind.EXEC_SEVERAL, self.execs[-1].place, about))
         if not self.execs:
-            place = Place(files[0]) if files else NOWHERE
+            place = Place(files[0] if files else self.scope.unit)
             about = "no ExecStart= is left: there is nothing to start"
             self.remarks.append(Remark(Kind.EXEC_MISSING, place, about))
         return Unit(

@@ -153,9 +153,10 @@ class _Text:
         cost, target = startup.cost, self.report.context.traced.target
         if cost is None:
             return
+        added = f"{cost.added:.1f} ms" if cost.added else "nothing that could be measured"
         text = (
-            f"sitecustomize and usercustomize add {cost.added:.1f} ms to each start"
-            f" ({cost.with_hooks:.1f} against {cost.without:.1f}, median of {cost.runs})"
+            f"sitecustomize and usercustomize add {added} to each start"
+            f" ({cost.with_hooks:.1f} ms against {cost.without:.1f}, median of {cost.runs})"
         )
         if target is not None:
             text += f"; interpreters of this tree with the same PYTHONPATH: {target.interpreters}"

@@ -38,6 +38,10 @@ def render(report: Report, *, unmask: bool = False) -> str:
         "process": _target(traced.target) if traced.target is not None else None,
         "definition": _definition(traced.definition) if traced.definition is not None else None,
         "starts": [_answer(one, unmask) for one in traced.answers],
+        "untold": [
+            {"place": _place(one.place), "reason": redact.show_text(one.reason)}
+            for one in traced.untold
+        ],
         **findings.documents(report.result, report.allow_unknown, unmask=unmask),
     }
     return pretty.dumps(whole)

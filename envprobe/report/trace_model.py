@@ -52,15 +52,20 @@ def headline(report: Report) -> str:
     traced = report.context.traced
     expected = report.context.expected.winner
     found = [f"{one} runs" for one in _imported(traced.answers[0], expected)]
-    found.append(summary(traced.answers[0]))
+    found.append(_at(traced.answers[0], several=traced.several) + summary(traced.answers[0]))
     asked = {question.asked for question in traced.answers[0].questions}
     if Asked.AGAIN in asked and traced.target is not None and traced.target.loaded is not None:
         held = traced.target.loaded.get("sitecustomize") or "no sitecustomize"
         found = [f"the process has loaded {held}", f"a start now: {found[-1]}"]
     for one in traced.answers[1:]:
-        at = f"at {one.start.declared.place}" if one.start is not None else "in its next child"
-        found.append(f"{at} {summary(one)}")
+        at = _at(one, several=True) or "in its next child "
+        found.append(at + summary(one))
     return "; ".join(found)
+
+
+def _at(answer: Answer, *, several: bool) -> str:
+    """Return of which command an answer speaks, "" where there is no other."""
+    return f"at {answer.start.declared.place} " if several and answer.start is not None else ""
 
 
 def _imported(answer: Answer, expected: str | None) -> tuple[str, ...]:

@@ -9,11 +9,11 @@ from envprobe import redact
 from envprobe.launch.definition import Definition
 from envprobe.launch.entry import EntryLook
 from envprobe.launch.live import Live
-from envprobe.launch.steps import Launch, Mode
+from envprobe.launch.steps import Launch
 from envprobe.launch.types import Entry, Setting, Source
 from envprobe.report.findings import Prose, counted
 from envprobe.report.model import Presentation
-from envprobe.report.unit_model import Report
+from envprobe.report.unit_model import Report, command, program
 
 _VALUE_LIMIT: Final = 120
 
@@ -75,10 +75,7 @@ class _Text(Prose):
             yield from self.launch(launch)
 
     def shown(self, definition: Definition) -> tuple[Entry, ...]:
-        if self.all:
-            return definition.declared.entries
-        names = definition.relevant
-        return tuple(one for one in definition.declared.entries if one.setting.name in names)
+        return definition.declared.entries if self.all else definition.relevant_entries
 
     def live(self, live: Live) -> Iterator[str]:
         state = f"{live.load_state}, {live.active} ({live.sub})"
@@ -111,7 +108,7 @@ class _Text(Prose):
 
     def launch(self, launch: Launch) -> Iterator[str]:
         where = f" ({launch.place})" if str(launch.place) else ""
-        words = redact.show_command(launch.argv, 300)
+        words = command(launch.argv, 300)
         yield from self.wrapped(f"starts{redact.show_text(where)}: {words}", "      ", "  ")
         for hop in launch.hops:
             yield from self.plain(f"{hop.place}: {hop.program} {hop.told}", "        ", "    ")
@@ -123,8 +120,8 @@ class _Text(Prose):
         python = launch.python
         if python is not None:
             flags = f" {' '.join(python.flags)}" if python.flags else ""
-            what = "text of -c" if python.mode is Mode.COMMAND else python.target
-            told = f"interpreter {python.interpreter}{flags}, {python.mode.value}: {what}"
+            gone = f" ({launch.missing})" if launch.missing else ""
+            told = f"interpreter {python.interpreter}{flags}{gone}, {program(python)}"
             yield from self.plain(told, "        ", "    ")
             yield from self.changed(launch)
         if launch.opaque:
@@ -145,8 +142,11 @@ class _Text(Prose):
         if look.reason:
             return
         guard = f"a main guard at line {look.guard}" if look.guard else "no main guard"
-        outside = f"{len(look.starts)} outside of it start something"
-        if not look.starts:
+        number = len(look.starts)
+        outside = "1 statement outside of it starts something"
+        if number != 1:
+            outside = f"{number} statements outside of it start something"
+        if not number:
             outside = "nothing outside of it starts anything"
         own = ", by envprobe's own grammar" if look.own else ""
         yield from self.plain(f"{look.path}: {guard}; {outside}{own}")

@@ -115,6 +115,7 @@ class _Document:
                 for hop in launch.hops
             ],
             "python": _python(launch.python) if launch.python is not None else None,
+            "missing": launch.missing or None,
             "opaque": redact.show_text(launch.opaque) or None,
             "opaque_at": _place(launch.opaque_at) if launch.opaque else None,
             "container": {

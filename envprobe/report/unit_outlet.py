@@ -9,11 +9,11 @@ from envprobe import redact
 from envprobe.checks.unit.registry import CHECKS
 from envprobe.launch.definition import Definition
 from envprobe.launch.entry import EntryLook
-from envprobe.launch.steps import Launch, Mode
+from envprobe.launch.steps import Launch
 from envprobe.launch.types import Entry, Place, Setting, Source
 from envprobe.report.model import Presentation
 from envprobe.report.outlet import Cell, Grid, Outlet, Tone, subject
-from envprobe.report.unit_model import Report
+from envprobe.report.unit_model import Report, command, program
 
 _LIMIT: Final = 400
 _HEADS: Final = ("variable", "handed over", "from", "overrides")
@@ -84,11 +84,7 @@ class _Shown:
         return Grid(_text(definition.subject), heads, tuple(rows), tuple(notes))
 
     def shown(self, definition: Definition) -> tuple[Entry, ...]:
-        entries = definition.declared.entries
-        if self.all:
-            return entries
-        names = definition.relevant
-        return tuple(one for one in entries if one.setting.name in names)
+        return definition.declared.entries if self.all else definition.relevant_entries
 
     def declared(self, entry: Entry) -> tuple[Cell, ...]:
         setting = entry.setting
@@ -170,9 +166,9 @@ class _Shown:
             rows.append(_row(launch.container.place, "image", launch.container.image))
         python = launch.python
         if python is not None:
-            what = "the text of -c" if python.mode is Mode.COMMAND else python.target
+            gone = f"{launch.missing}; " if launch.missing else ""
             flags = f"{' '.join(python.flags)}, " if python.flags else ""
-            told = f"{flags}{python.mode.value}: {what}"
+            told = f"{gone}{flags}{program(python)}"
             rows.append(_row(launch.place, python.interpreter, told))
         if launch.opaque:
             told = f"could not tell: {launch.opaque}"
@@ -181,7 +177,7 @@ class _Shown:
         title = f"what {_text(definition.subject)} starts{where}"
         as_whom = f", as {_text(launch.user)}" if launch.user else ""
         cwd = _text(launch.cwd) or "a directory that is not known"
-        notes = [f"{redact.show_command(launch.argv, _LIMIT)} (in {cwd}{as_whom})"]
+        notes = [f"{command(launch.argv, _LIMIT)} (in {cwd}{as_whom})"]
         notes += filter(None, map(_look, looks))
         return Grid(title, ("at", "program", "what it does"), tuple(rows), tuple(notes))
 

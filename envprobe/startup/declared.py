@@ -48,34 +48,36 @@ class Start:
 def starts_of(definition: Definition) -> tuple[Start, ...]:
     """Return how a definition starts its interpreters, one for each that it starts here.
 
-    Raises UndeterminedError, with the line, if it starts one that cannot be told: an opaque command
-    line, a container (whose interpreter is not on this machine), an unknown user; and if it starts
-    no Python.
+    Raises UndeterminedError, with the line, if it starts one that cannot be told (`start_of`); and
+    if it starts no Python.
     """
-    _require(definition)
-    return tuple(_start(definition, one) for one in definition.launches if one.python is not None)
+    require_python(definition)
+    return tuple(start_of(definition, one) for one in definition.launches)
 
 
-def _require(definition: Definition) -> None:
-    for launch in definition.launches:
-        why = ""
-        if launch.opaque:
-            why = f"{launch.opaque_at}: which interpreter it starts is not known: {launch.opaque}"
-        elif launch.container is not None:
-            why = f"{launch.container.place}: it starts a container, which is not looked into"
-        elif launch.python is not None and not _is_found(launch.python, launch.cwd):
-            why = f"{launch.place}: where the interpreter {launch.python.interpreter} is, is not"
-            why += " known: it is on no PATH that is known here"
-        if why:
-            raise UndeterminedError(why, _REMEDY)
-    if not any(one.python is not None for one in definition.launches):
+def require_python(definition: Definition) -> None:
+    """Raise UndeterminedError for a definition that starts nothing which may be Python."""
+    if not definition.launches:
         told = "it starts no Python interpreter"
         raise UndeterminedError(f"{definition.subject}: {told}", _REMEDY)
 
 
-def _is_found(python: steps.Python, cwd: str) -> bool:
-    path = python.interpreter
-    return path.startswith("/") or ("/" in path and bool(cwd))
+def start_of(definition: Definition, launch: steps.Launch) -> Start:
+    """Return how one command of a definition starts its interpreter.
+
+    Raises UndeterminedError, with the line, if that cannot be told: an opaque command line, a
+    container (whose interpreter is not on this machine), an unknown user.
+    """
+    why = ""
+    if launch.opaque:
+        why = f"{launch.opaque_at}: which interpreter it starts is not known: {launch.opaque}"
+    elif launch.container is not None:
+        why = f"{launch.container.place}: it starts a container, which is not looked into"
+    elif launch.missing and launch.python is not None:
+        why = f"{launch.place}: the interpreter {launch.python.interpreter} is {launch.missing}"
+    if why:
+        raise UndeterminedError(why, _REMEDY)
+    return _start(definition, launch)
 
 
 def _start(definition: Definition, declared: steps.Launch) -> Start:

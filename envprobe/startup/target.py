@@ -16,7 +16,7 @@ from typing import Final
 from envprobe import collect, inspection
 from envprobe.errors import UndeterminedError
 from envprobe.model import Confidence, Environment, EnvironmentStatus, Process, Snapshot, View
-from envprobe.process import rootfs, targets
+from envprobe.process import access, rootfs, targets
 from envprobe.process.handle import AccessRefused, ProcessGone, ProcessHandle, Unsupported
 from envprobe.process.program import rights_of
 from envprobe.pythonfacts import AnswerState, PythonFact, PythonState
@@ -94,22 +94,23 @@ def questions(pid: int) -> Iterator[tuple[Target, tuple[Question, ...]]]:
         )
     try:
         with ProcessHandle.open(pid) as handle, contextlib.ExitStack() as stack:
-            rights = rights_of(handle)
-            root = _root(handle)
-            if root is not None:
-                stack.callback(os.close, root)
-            program, moved = _program(handle, python, root is not None)
-            launch = _launch(process, python, program, handle, root, rights)
-            asked = tuple(_inferred(one, moved) for one in _questions(process, launch))
-            overrides = int(handle.status().get("CapEff", "0"), 16) & _READ_ANY != 0
+            try:
+                rights = rights_of(handle)
+                root = _root(handle)
+                if root is not None:
+                    stack.callback(os.close, root)
+                program, moved = _program(handle, python, root is not None)
+                launch = _launch(process, python, program, handle, root, rights)
+                asked = tuple(_inferred(one, moved) for one in _questions(process, launch))
+                overrides = int(handle.status().get("CapEff", "0"), 16) & _READ_ANY != 0
+            except AccessRefused as refused:
+                what = f"how process {pid} was started"
+                told = access.explain(handle, refused, what, environment=False)
+                raise UndeterminedError(*told) from None
             made = dataclasses.replace(_target(snapshot, process, found), overrides=overrides)
             yield made, asked
     except ProcessGone as gone:
         raise UndeterminedError(str(gone), "Run envprobe on a process that lives.") from None
-    except AccessRefused as refused:
-        raise UndeterminedError(
-            f"how process {pid} was started cannot be read ({refused})", _AS_ITS_USER
-        ) from None
 
 
 def _questions(process: Process, launch: Launch) -> Iterator[Question]:

@@ -14,6 +14,7 @@ from envprobe.errors import UndeterminedError, UsageError
 from envprobe.launch import sandbox
 from envprobe.launch.definition import Definition
 from envprobe.launch.sandbox import Property
+from envprobe.launch.types import Place
 from envprobe.model import Confidence
 from envprobe.runner.started import Bounds
 from envprobe.startup import declared, doubts, interpreter, target
@@ -54,11 +55,20 @@ class Answer:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Untold:
+    """A command of a definition, by its place, of which nothing could be found out, and why."""
+
+    place: Place
+    reason: str
+    remedy: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Traced:
     """All that one run of the command has found.
 
     `chosen` says how the interpreter was chosen; `own` that it is the one envprobe itself runs in,
-    although nobody has named it.
+    although nobody has named it. `untold` are the commands of a definition without an answer.
     """
 
     answers: tuple[Answer, ...]
@@ -66,6 +76,12 @@ class Traced:
     own: bool = False
     target: target.Target | None = None
     definition: Definition | None = None
+    untold: tuple[Untold, ...] = ()
+
+    @property
+    def several(self) -> bool:
+        """Whether there is more than one start to tell apart."""
+        return len(self.answers) + len(self.untold) > 1
 
 
 def trace_python(
@@ -128,28 +144,31 @@ def trace_definition(
 ) -> Traced:
     """Examine the interpreters that a launch definition starts, each as it starts it.
 
-    Raises UndeterminedError, with the line, where that cannot be told (`declared.starts_of`), or
-    where the interpreter itself is seen otherwise by the unit.
+    One that cannot be told (`declared.start_of`), cannot be started, or is seen otherwise by the
+    unit, is among `untold`. Raises UndeterminedError, with the line, if there is no other.
     """
-    starts = declared.starts_of(definition)
-    for one in starts:
-        by = sandbox.concerning(one.sandbox, one.launch.python)
-        if by is not None:
-            raise UndeterminedError(
-                f"{by.place}: what {one.launch.python} is to the unit is not known here ({by})",
-                _INSIDE,
-            )
-    return Traced(
-        tuple(_declared(one, questions, tell) for one in starts),
-        f"declared by {definition.subject}",
-        definition=definition,
-    )
+    declared.require_python(definition)
+    answers: list[Answer] = []
+    untold: list[Untold] = []
+    for launch in definition.launches:
+        try:
+            answers.append(_declared(declared.start_of(definition, launch), questions, tell))
+        except UndeterminedError as error:
+            untold.append(Untold(launch.place, error.message, error.remedy))
+    if not answers:
+        raise UndeterminedError(untold[0].reason, untold[0].remedy)
+    chosen = f"declared by {definition.subject}"
+    return Traced(tuple(answers), chosen, definition=definition, untold=tuple(untold))
 
 
 def _declared(start: Start, questions: Questions, tell: Callable[[str], None]) -> Answer:
     launch = start.launch
-    _warn(tell, launch.python, launch)
+    by = sandbox.concerning(start.sandbox, launch.python)
+    if by is not None:
+        told = f"{by.place}: what {launch.python} is to the unit is not known here ({by})"
+        raise UndeterminedError(told, _INSIDE)
     try:
+        _warn(tell, launch.python, launch)
         if _is_script(launch.python):
             launch = _behind(launch, questions.seconds)
         startup = examine(launch, questions)
@@ -212,6 +231,9 @@ def _same(one: Launch, other: Launch) -> bool:
 
 
 def _warn(tell: Callable[[str], None], python: str, launch: Launch) -> None:
+    """Say what is run and with which rights; UndeterminedError if envprobe cannot take them on."""
+    if launch.rights is not None:
+        launch.rights.require()
     rights = "with your own rights" if launch.rights is None else f"as {launch.rights}"
     tell(_WARNING.format(python=python, rights=rights))
 

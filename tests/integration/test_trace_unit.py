@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+import psutil
 import pytest
 
 from envprobe import tables
@@ -117,7 +118,7 @@ def test_the_hook_of_a_venv_is_shadowed_by_that_of_the_distribution(tmp_path: Pa
     asked = [python, "-I", "-c", "import sitecustomize as s; print(s.__file__)"]
     ran = subprocess.run(asked, capture_output=True, text=True, check=False)
     if ran.returncode:
-        missing("debian", f"{python} ships no sitecustomize")
+        missing("debian-python", f"{python} ships no sitecustomize")
     venv = tmp_path / "venv"
     subprocess.run([python, "-m", "venv", "--without-pip", str(venv)], check=True)
     (site,) = venv.glob("lib/python3*/site-packages")
@@ -355,3 +356,49 @@ def test_wrong_usage_is_one_clear_error(arguments: tuple[str, ...], said: str) -
     assert (ran.returncode, ran.stdout) == (2, "")
     assert said in ran.stderr
     assert "Traceback" not in ran.stderr
+
+
+def test_a_start_that_cannot_be_told_does_not_take_the_others_with_it(tmp_path: Path) -> None:
+    hook = _hook(tmp_path)
+    unit = _unit(
+        tmp_path,
+        "Type=oneshot",
+        f"Environment=PYTHONPATH={hook.parent}",
+        "ExecStart=/bin/true",
+        "ExecStart=/usr/bin/docker run image python3",
+        "ExecStart=/nothing/here/python3 -c pass",
+    )
+    found = _traced("--unit", unit, "--expect-winner", str(hook))
+    assert found["verdict"]["exit"] == 3
+    (start,) = found["starts"]
+    assert _winner(start) == (str(hook), "ran")
+    assert start["declared"]["place"] == {"file": unit, "line": 7}
+    assert [one["place"]["line"] for one in found["untold"]] == [4, 5, 6]
+    told = [one for one in found["findings"] if one["undetermined"]]
+    assert {one["check"] for one in told} == {"start-not-traced"}
+    assert [one["who"] for one in told] == [f"{unit}:{line}" for line in (4, 5, 6)]
+    ran = envprobe("trace-sitecustomize", *QUICK, "--unit", unit)
+    assert ":4: which interpreter it starts is not known" in " ".join(ran.stdout.split())
+    alone = envprobe("trace-sitecustomize", *QUICK, "--", "/nothing/here/python3", "-c", "1")
+    assert (alone.returncode, alone.stdout) == (3, "")
+    assert alone.stderr.count("envprobe:") == 1
+
+
+def test_findings_of_several_starts_name_theirs(tmp_path: Path) -> None:
+    (tmp_path / "hooks").mkdir()
+    hook = _hook(tmp_path, "raise RuntimeError('x')\n")
+    start = f"env PYTHONPATH={hook.parent} {PYTHON} -c pass"
+    unit = _unit(tmp_path, "Type=oneshot", f"ExecStart={PYTHON} -c pass", start=f"/usr/bin/{start}")
+    found = _traced("--unit", unit)
+    (raised,) = [one for one in found["findings"] if one["check"] == "hook-raised"]
+    assert raised["message"].startswith(f"{unit}:4: {hook} raised RuntimeError")
+
+
+def test_a_kernel_thread_is_called_one() -> None:
+    threads = [one for one in psutil.process_iter(["name"]) if one.info["name"] == "kthreadd"]
+    if not threads:
+        missing("kthreadd", "this machine shows no kernel thread")
+    ran = envprobe("trace-sitecustomize", *QUICK, "--pid", str(threads[0].pid))
+    assert (ran.returncode, ran.stdout) == (3, "")
+    assert "the process is a kernel thread" in ran.stderr
+    assert "root" not in ran.stderr

@@ -10,7 +10,7 @@ from typing import Final
 from envprobe.checks.finding import Check, Finding, Severity
 from envprobe.model import Confidence, Sentence
 from envprobe.startup.result import Hook
-from envprobe.startup.traced import Answer, Traced
+from envprobe.startup.traced import Answer, Traced, Untold
 from envprobe.startup.types import MODULES, Asked, Launch
 
 
@@ -68,6 +68,8 @@ def found(
     """
     asked = {Asked.GIVEN} if of_memory else _asked(answer)
     told = _BEGINNINGS.get(next(iter(asked)), "") + told if len(asked) == 1 else told
+    if answer.start is not None and context.traced.several:
+        told = f"{answer.start.declared.place}: {told}"
     # Names of files and modules stay as they are.
     first = told.partition(" ")[0]
     if first.isalpha() and first not in MODULES:
@@ -87,6 +89,18 @@ def found(
         evidence=tuple(Sentence.of(line) for line in evidence),
         remedy=Sentence.of(remedy or check.mend),
         undetermined=undetermined,
+    )
+
+
+def untold(check: Check, one: Untold) -> Finding:
+    """Return what there is to say of a command that was not traced; its reason names the line."""
+    return Finding(
+        check=check.slug,
+        severity=check.severity,
+        message=Sentence.of(one.reason + "."),
+        who=str(one.place),
+        remedy=Sentence.of(one.remedy),
+        undetermined=True,
     )
 
 

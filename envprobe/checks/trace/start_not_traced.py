@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from envprobe.checks.finding import Check, Finding, Severity, Undetermined
-from envprobe.checks.trace.about import TraceContext, found
+from envprobe.checks.trace.about import TraceContext, found, untold
 from envprobe.startup.result import Outcome
 from envprobe.startup.traced import Answer
 
@@ -21,6 +21,8 @@ _OPEN: Final = (
 
 
 def _run(context: TraceContext) -> Iterator[Finding]:
+    for one in context.traced.untold:
+        yield untold(CHECK, one)
     for answer in context.traced.answers:
         for problem in answer.startup.problems:
             yield found(CHECK, context, answer, problem, undetermined=True)

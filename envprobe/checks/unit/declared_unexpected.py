@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
+from envprobe.checks.expected import demand
 from envprobe.checks.finding import Check, Finding, Severity, Undetermined
 from envprobe.checks.unit.about import UnitContext, found
 from envprobe.config import Expectation, Rule
-from envprobe.launch.declared import Declared
 from envprobe.launch.definition import Definition
 from envprobe.model import Reading, Sentence, Shown, State
 from envprobe.values import Value
@@ -19,9 +20,9 @@ def _run(context: UnitContext) -> Iterator[Finding]:
             for expectation in context.expectations:
                 reading = declared.reading(expectation.name)
                 if not reading.known:
-                    yield _told(definition, expectation, reading, "cannot be told", unknown=True)
+                    yield _told(definition, expectation, reading, unknown=True)
                 elif not holds(expectation, reading):
-                    yield _told(definition, expectation, reading, _wrong(declared, reading))
+                    yield _told(definition, expectation, reading)
 
 
 def holds(expectation: Expectation, reading: Reading) -> bool:
@@ -39,19 +40,19 @@ def holds(expectation: Expectation, reading: Reading) -> bool:
     return True
 
 
-def _wrong(declared: Declared, reading: Reading) -> str:
-    return "is not handed over" if reading.state is State.ABSENT else "has another value"
-
-
 def _told(
     definition: Definition,
     expectation: Expectation,
     reading: Reading,
-    what: str,
     *,
     unknown: bool = False,
 ) -> Finding:
     name = expectation.name
+    what = "is not handed over" if reading.state is State.ABSENT else "is handed over otherwise"
+    if unknown:
+        what = "cannot be told"
+    elif expectation.rule is Rule.ABSENT:
+        what = "is handed over"
     evidence: list[Sentence] = []
     if reading.value is not None:
         evidence.append(Sentence.of(f"{reading.source}: {name}=", Shown(name, reading.value)))
@@ -60,12 +61,20 @@ def _told(
     return found(
         CHECK,
         definition,
-        Sentence.of(f"{name} {what}, against {expectation.origin}."),
+        Sentence(
+            (f"{name} {what}, against {expectation.origin}: expected ", *demand(expectation), ".")
+        ),
         variable=name,
         evidence=evidence,
+        remedy=_TELL if unknown else "",
         undetermined=unknown,
     )
 
+
+_TELL: Final = (
+    "Give what is not known: a unit by its name, on its own machine; an image with --image-inspect;"
+    " a ConfigMap or Secret with --kube."
+)
 
 CHECK = Check(
     id="EP329",

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from typing import Final
 
 from envprobe.checks.finding import Check, Finding, Severity, Undetermined
 from envprobe.checks.unit.about import UnitContext, found, of_remark
+from envprobe.launch.definition import Origin
 from envprobe.launch.types import Kind
 from envprobe.model import Sentence
 
@@ -14,7 +16,8 @@ from envprobe.model import Sentence
 def _run(context: UnitContext) -> Iterator[Finding]:
     for definition, remark in context.remarks((Kind.FILE_UNREADABLE,)):
         one = of_remark(CHECK, definition, remark)
-        yield dataclasses.replace(one, undetermined=True)
+        mend = Sentence.of(_MEND.get(definition.origin, CHECK.mend))
+        yield dataclasses.replace(one, undetermined=True, remedy=mend)
     for definition in context.definitions:
         for entry in definition.declared.written:
             setting = entry.setting
@@ -28,9 +31,16 @@ def _run(context: UnitContext) -> Iterator[Finding]:
                 Sentence.of(f"{where}{setting.name} cannot be told: {reason}."),
                 place=setting.place,
                 variable=setting.name,
+                remedy=_MEND.get(definition.origin, ""),
                 undetermined=True,
             )
 
+
+_MEND: Final = {
+    Origin.ENV_FILE: "Write NAME=VALUE into the file, or pass it with `docker run -e NAME=VALUE`.",
+    Origin.COMPOSE: "Set it where `docker compose config` is run, or write its value.",
+    Origin.POD: "Give what it is taken from with another --kube, or write its value.",
+}
 
 CHECK = Check(
     id="EP308",

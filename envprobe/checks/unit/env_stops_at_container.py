@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from envprobe.checks.finding import Check, Finding, Severity
 from envprobe.checks.unit.about import UnitContext, found
 from envprobe.checks.who import some
+from envprobe.config import Rule
 from envprobe.launch.steps import Container
 from envprobe.launch.types import Entry
 from envprobe.model import Sentence
@@ -16,11 +17,12 @@ _NAMED = 8
 
 
 def _run(context: UnitContext) -> Iterator[Finding]:
+    expected = {one.name for one in context.expectations if one.rule is not Rule.ABSENT}
     for definition, launch in context.launches():
         container = launch.container
         if container is None:
             continue
-        lost = [one for one in launch.declared.written if _is_lost(one, container)]
+        lost = [one for one in launch.declared.written if _is_lost(one, container, expected)]
         if not lost:
             continue
         names = [one.setting.name for one in lost]
@@ -46,9 +48,10 @@ def _run(context: UnitContext) -> Iterator[Finding]:
         )
 
 
-def _is_lost(entry: Entry, container: Container) -> bool:
+def _is_lost(entry: Entry, container: Container, expected: Collection[str]) -> bool:
     name = entry.setting.name
-    if entry.removed is not None or not is_wanted(name, DEFAULT_WANTED):
+    matters = name in expected or is_wanted(name, DEFAULT_WANTED)
+    if entry.removed is not None or not matters:
         return False
     return name not in {one.name for one in container.passed}
 

@@ -28,9 +28,9 @@ CHECK = Check(
     slug="exec-line-odd",
     severity=Severity.ERROR,
     summary="ExecStart= starts nothing, too much, or something else than it looks.",
-    why="Only Type=oneshot may have several commands; the program is looked for in a fixed "
-    "path and not in the declared PATH; $NAME is replaced only as a word of its own, "
-    "${NAME} anywhere.",
+    why="Only Type=oneshot may have several commands; the program is an absolute path, or a name "
+    "that is looked for in a fixed path and not in the declared PATH; $NAME is replaced only as a "
+    "word of its own, ${NAME} anywhere, neither of them in the program.",
     mend="Give one command, the absolute path of its program, and ${NAME} for variables inside "
     "of words.",
     run=_run,

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from envprobe.checks.finding import Check, Finding, Severity, Undetermined
 from envprobe.checks.unit.about import UnitContext, found
+from envprobe.launch.definition import Origin
 from envprobe.model import Sentence
+
+_STARTED_HERE: Final = (Origin.UNIT, Origin.COMMAND)
+"""A file of a unit may be one of another machine, which has another interpreter."""
+
+_FIND: Final = "Mend its path, or run envprobe where the interpreter is seen."
 
 
 def _run(context: UnitContext) -> Iterator[Finding]:
@@ -18,6 +25,16 @@ def _run(context: UnitContext) -> Iterator[Finding]:
                 definition,
                 Sentence.of(f"Could not tell what is started from {at} on: {launch.opaque}."),
                 place=at,
+                undetermined=True,
+            )
+        elif launch.missing and launch.python is not None and definition.origin in _STARTED_HERE:
+            told = f"{launch.place}: the interpreter {launch.python.interpreter} is"
+            yield found(
+                CHECK,
+                definition,
+                Sentence.of(f"{told} {launch.missing}: whether it starts cannot be told."),
+                place=launch.place,
+                remedy=_FIND,
                 undetermined=True,
             )
 

@@ -159,3 +159,9 @@ def test_an_interpreter_that_is_not_here_gives_its_place_to_ours(tmp_path: Path)
 def test_a_deep_expression_does_not_break_it() -> None:
     answer = entry_syntax.analyse("x = " + "(" * 3000 + ")" * 3000)
     assert "reason" in answer
+
+
+def test_a_file_with_a_zero_byte_has_no_line_to_name() -> None:
+    reason = entry_syntax.analyse("x = 1\0")["reason"]
+    assert "None" not in reason
+    assert reason.startswith(("its text (", "line ", "it cannot be parsed"))

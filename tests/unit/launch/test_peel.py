@@ -378,7 +378,8 @@ def test_uv_reads_env_files_by_a_grammar_of_its_own(tmp_path: Path) -> None:
 
 
 def test_real_uv_hands_over_what_is_told(tmp_path: Path) -> None:
-    found = shutil.which("uv")
+    folders = (os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath))
+    found = shutil.which("uv", path=os.pathsep.join(folders))
     if found is None:
         missing("uv", "it is not installed")
     _venv(tmp_path)

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import subprocess
+import time
+from pathlib import Path
 
 import pytest
 
+from envprobe.checks.registry import run_checks
+from envprobe.checks.unit.about import UnitContext
+from envprobe.checks.unit.registry import CHECKS
 from envprobe.launch import envfile, environment, manager, specifiers, unit, unitfile
 from envprobe.launch.declared import Declared
+from envprobe.launch.definition import Context, of_file
 from envprobe.launch.specifiers import Scope
 from envprobe.launch.types import Kind
 from envprobe.model import EnvironmentStatus, State
@@ -130,3 +136,15 @@ def test_specifiers_that_depend_on_what_is_not_known() -> None:
 )
 def test_lists_as_systemctl_prints_them(text: str, expected: list[str]) -> None:
     assert manager.listed(text) == expected
+
+
+def test_many_variables_are_judged_in_time_that_grows_with_their_number(tmp_path: Path) -> None:
+    lines = [f"Environment=NCCL_V{number}={number}" for number in range(20_000)]
+    path = tmp_path / "many.service"
+    path.write_text("\n".join(["[Service]", *lines, "ExecStart=/usr/bin/env python3 -c 1", ""]))
+    begin = time.process_time()
+    found = of_file(str(path), (), Context({}))
+    result = run_checks(CHECKS, UnitContext((found,)), {})
+    assert len(found.relevant_entries) == 20_000
+    assert {one.check for one in result.findings} <= {"launch-unknown"}
+    assert time.process_time() - begin < 10

@@ -10,7 +10,10 @@ import pytest
 
 from envprobe.errors import UndeterminedError
 from envprobe.launch.definition import Context, of_command, of_file
+from envprobe.runner import rights
 from envprobe.startup.declared import Start, starts_of
+from envprobe.startup.examine import Questions
+from envprobe.startup.traced import trace_definition
 
 
 def _of(folder: Path, *lines: str, user: bool = False, **variables: str) -> tuple[Start, ...]:
@@ -105,7 +108,7 @@ def test_a_command_line_has_no_gaps() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["python3", "x.py"], "where the interpreter python3 is, is not known"),
+        (["python3", "x.py"], "the interpreter python3 is on no PATH that is known here"),
         (["/usr/bin/docker", "run", "image", "python3"], "it starts a container"),
         (["/bin/sh", "-c", "eval x"], "which interpreter it starts is not known"),
         (["/bin/sh", "-c", "export A=1"], "it ends without starting anything"),
@@ -132,3 +135,15 @@ def test_a_dynamic_user_has_a_name_that_is_not_known(tmp_path: Path) -> None:
     assert one.undecided == {}
     (known,) = _of(tmp_path, "User=nobody", "DynamicUser=yes", "ExecStart=/usr/bin/python3 -c 1")
     assert known.launch.environment["USER"] == "nobody"
+
+
+def test_rights_that_cannot_be_taken_on_are_refused_before_anything_is_announced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rights, "_own_capabilities", lambda: 0)
+    path = tmp_path / "sgl.service"
+    path.write_text("[Service]\nUser=nobody\nExecStart=/usr/bin/python3 -c 1\n")
+    told: list[str] = []
+    with pytest.raises(UndeterminedError, match=r"sgl\.service:3: it runs as uid"):
+        trace_definition(of_file(str(path), (), Context({})), Questions(), told.append)
+    assert told == []
