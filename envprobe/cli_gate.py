@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from envprobe.checks.gate.plan import Phase
     from envprobe.checks.unit.about import UnitContext
     from envprobe.config import Config
-    from envprobe.launch.definition import Definition
     from envprobe.report.gate_model import Part, Report
     from envprobe.report.model import Presentation
 
@@ -39,6 +38,8 @@ class Options:
     user: bool = False
     command: tuple[str, ...] | None = None
     pid: int | None = None
+    match: tuple[str, ...] = ()
+    workers: int | None = None
     framework: str | None = None
     start_method: str | None = None
     live: bool = False
@@ -106,7 +107,7 @@ def _before(ask: cli_gateparts.Ask, context: UnitContext, options: Options) -> l
         return [cli_gateparts.unit(ask, context)]
     (definition,) = context.definitions
     traced = cli_gateparts.startup(ask, definition)
-    asked = _of_rehearse(options, ask, definition)
+    asked = _of_rehearse(options, ask)
     rehearsed, proven = cli_gateparts.rehearsal(ask, definition, asked)
     return [cli_gateparts.unit(ask, context, proven), traced, rehearsed]
 
@@ -167,6 +168,8 @@ def _refuse_others(options: Options, phase: Phase) -> None:
     given = {
         "--wait": (options.wait, Phase.LIVE, "a running server", "Add --live, or leave it out."),
         "--nccl-log": (options.nccl_log, Phase.LIVE, "a running server", "Add --live."),
+        "--match": (options.match, Phase.LIVE, "a running server", "Add --live, or leave it out."),
+        "--workers": (options.workers, Phase.BEFORE, "the rehearsal", "Leave it out."),
         "--framework": (options.framework, Phase.BEFORE, "the rehearsal", "Leave it out."),
         "--start-method": (options.start_method, Phase.BEFORE, "the rehearsal", "Leave it out."),
     }
@@ -205,25 +208,17 @@ def _of_unit(options: Options) -> cli_unit.Options:
     )
 
 
-def _method(framework: str | None, definition: Definition) -> str | None:
-    """Return how children are started where no framework says it: as those of SGLang and vLLM are.
+def _of_rehearse(options: Options, ask: cli_gateparts.Ask) -> cli_rehearse.Options:
+    """Return what `rehearse` is asked with: modules to be patched are really imported.
 
-    A forked child would have whatever its parent has, and so prove little.
+    Children are spawned where nothing says how they are started: a forked one would have whatever
+    its parent has, and so prove little.
     """
-    from envprobe.checks.gate.plan import pythons
-    from envprobe.rehearsal.frameworks import NONE, told_by
-
-    told = {told_by(one) for one in pythons(definition)} if framework is None else {framework}
-    return "spawn" if told == {NONE} else None
-
-
-def _of_rehearse(
-    options: Options, ask: cli_gateparts.Ask, definition: Definition
-) -> cli_rehearse.Options:
-    """Return what `rehearse` is asked with: modules to be patched are really imported."""
     return cli_rehearse.Options(
+        workers=options.workers,
         framework=options.framework,
-        start_method=options.start_method or _method(options.framework, definition),
+        start_method=options.start_method,
+        otherwise="spawn",
         import_target=bool(ask.plan.patches),
         fail_on=options.fail_on,
     )
@@ -257,6 +252,7 @@ def _of_workers(options: Options) -> cli_workers.Options:
         pid=options.pid,
         unit=options.unit[0] if options.live and options.unit else None,
         user=options.user and options.live,
+        match=options.match,
         nccl_log=options.nccl_log,
         config=options.config,
         wait=options.wait,

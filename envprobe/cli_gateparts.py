@@ -89,7 +89,8 @@ def unit(ask: Ask, context: UnitContext, proven: Container[str] = ()) -> Part:
     expected = dataclasses.replace(context, expectations=ask.plan.declared)
     if ask.plan.phase is Phase.STATIC:
         read = tuple(one for one in context.entries.get(0, ()) if not one.reason)
-        expected = dataclasses.replace(expected, entries={0: read})
+        definitions = tuple(map(_without_lacking, expected.definitions))
+        expected = dataclasses.replace(expected, entries={0: read}, definitions=definitions)
     options = cli_unit.Options(fail_on=ask.fail_on)
     report = cli_unit.judged(expected, ask.accepted, options, ask.config.ignore)
     (definition,) = context.definitions
@@ -100,6 +101,19 @@ def unit(ask: Ask, context: UnitContext, proven: Container[str] = ()) -> Part:
         more = [of_gate(ask, own, (hook_ruled_out.CHECK,))]
         checks = (*CHECKS, hook_ruled_out.CHECK)
     return made(ask, UNIT, checks, kept, *more)
+
+
+def _without_lacking(definition: Definition) -> Definition:
+    """Return a definition of which no environment file and no interpreter is missed here.
+
+    They are on the machine of the server; the plan lists the files.
+    """
+    from envprobe.checks.gate.plan import not_here
+
+    lacking = not_here(definition)
+    kept = tuple(one for one in definition.remarks if one not in lacking)
+    launches = tuple(dataclasses.replace(one, missing="") for one in definition.launches)
+    return dataclasses.replace(definition, remarks=kept, launches=launches)
 
 
 def _without_the_running(result: Result, definition: Definition) -> Result:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from envprobe import redact
-from envprobe.checks.gate.plan import Standing
+from envprobe.checks.gate.plan import UNASKED, Standing
 from envprobe.report.findings import Prose, counted
 from envprobe.report.gate_model import OUTCOMES, TITLES, WHEN, Part, Report, Spoken, told
 from envprobe.report.model import Presentation
@@ -47,7 +47,7 @@ class _Text(Prose):
         report = self.report
         found = list(counted(report.verdict.counts, report.fail_on))
         judged = len(report.standing(Standing.JUDGED))
-        number = sum(one.kind != "main-guard" for one in report.plan.stands)
+        number = sum(one.kind not in UNASKED for one in report.plan.stands)
         found.append(f"{judged} of {number} expectation{'' if number == 1 else 's'} judged")
         subject = redact.show_text(report.subject, 60)
         return f"{', '.join(found)}, {WHEN[report.plan.phase]} {subject}"

@@ -12,6 +12,7 @@ from envprobe.checks.gate.plan import Phase, Plan, Stand, Standing
 from envprobe.checks.registry import Result
 from envprobe.checks.verdict import Verdict
 from envprobe.errors import Exit, decide
+from envprobe.routes.types import Change
 
 WHEN: Final = {
     Phase.BEFORE: "before the start of",
@@ -29,6 +30,10 @@ OUTCOMES: Final = {
     Exit.TARGET_GONE: "the target is gone",
 }
 """A part's outcome: not the word of the whole verdict, for which a script may look."""
+
+_DECLARED: Final = "declared-unexpected"
+_OF_WORKERS: Final = ("env-missing", "env-wrong-value", "env-forbidden")
+"""What the workers have is told once, with the definition that hands it over."""
 
 
 def _pid(pid: int) -> str:
@@ -101,14 +106,27 @@ class Report:
 
 
 def _once(found: Iterable[tuple[Finding, str, str]]) -> tuple[Spoken, ...]:
+    every = tuple(found)
+    declared = {
+        finding.variable: _key(finding)
+        for finding, _, _ in every
+        if finding.check == _DECLARED and not finding.undetermined
+    }
     kept: dict[Hashable, Spoken] = {}
-    for finding, part, because in found:
-        key = _key(finding)
+    for finding, part, because in every:
+        key = declared.get(finding.variable, "") if _as_handed(finding) else ""
+        key = key or _key(finding)
         before = kept.get(key)
         parts = (part,) if before is None else (*before.parts, part)
         first = finding if before is None else before.finding
         kept[key] = Spoken(first, tuple(dict.fromkeys(parts)), because)
     return tuple(kept.values())
+
+
+def _as_handed(one: Finding) -> bool:
+    """Return whether a worker has just what the definition hands over: nothing came in between."""
+    same = all(each.change is Change.NEVER_THERE for each in one.breaks)
+    return one.check in _OF_WORKERS and same
 
 
 def _key(one: Finding) -> Hashable:

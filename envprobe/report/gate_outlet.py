@@ -37,9 +37,10 @@ def build(report: Report, presentation: Presentation) -> Outlet:
 
 
 def _subject(report: Report, part: Part, presentation: Presentation) -> Subject:
+    own = _own(report, part)
     made = subject(
-        f"{part.name}, {WHEN[report.plan.phase]} {redact.show_text(report.subject, 80)}",
-        _own(report, part),
+        _name(report, part.name),
+        own,
         part.verdict,
         allow_unknown=report.allow_unknown,
         fail_on=report.fail_on,
@@ -47,7 +48,15 @@ def _subject(report: Report, part: Part, presentation: Presentation) -> Subject:
         notes=tuple(redact.show_text(one, 400) for one in part.notes),
         unmask=presentation.unmask,
     )
-    return dataclasses.replace(made, checks=part.checks)
+    said = {one.check for one in own.findings}
+    # A check of which an earlier part tells has not passed in this one.
+    passed = {one.check for one in part.result.findings}.isdisjoint
+    checks = tuple(one for one in part.checks if one.slug in said or passed({one.slug}))
+    return dataclasses.replace(made, checks=checks, elsewhere=_elsewhere(report, part))
+
+
+def _name(report: Report, part: str) -> str:
+    return f"{part}, {WHEN[report.plan.phase]} {redact.show_text(report.subject, 80)}"
 
 
 def _own(report: Report, part: Part) -> Result:
@@ -56,6 +65,12 @@ def _own(report: Report, part: Part) -> Result:
         tuple(one.finding for one in report.findings if one.parts[0] == part.name),
         tuple((one.finding, one.because) for one in report.ignored if one.parts[0] == part.name),
     )
+
+
+def _elsewhere(report: Report, part: Part) -> tuple[str, ...]:
+    """Return the names of earlier parts that tell what this one has found as well."""
+    firsts = [one.parts[0] for one in report.findings if part.name in one.parts[1:]]
+    return tuple(_name(report, one) for one in dict.fromkeys(firsts))
 
 
 def _grid(report: Report) -> Grid:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.programs import patchhooks
+from tests.programs import consumers, patchhooks
 from tests.programs.envprobe_cli import environment, envprobe
 from tests.programs.gates import PYTHON, Gate, Place, gate
 
@@ -136,8 +136,7 @@ def test_a_patch_is_judged_in_rehearsed_workers(place: Place) -> None:
     hooks.hook.write_text("")
     place.expect('[expect.patch]\n"engine:Backend.plain" = "my_kernels"\n')
     found = run(place, *given)
-    assert found.code == 1
-    assert found.of("patch-would-not-be-applied")[0]["parts"] == ["rehearse"]
+    assert (found.code, found.checks) == (1, {("patch-would-not-be-applied", "", ("rehearse",))})
 
 
 def test_what_two_parts_say_is_said_once(place: Place) -> None:
@@ -152,6 +151,41 @@ def test_what_two_parts_say_is_said_once(place: Place) -> None:
     assert found.report["verdict"]["counts"]["error"] == 1
 
 
+@pytest.mark.parametrize("given", [(), ("NCCL_ALGO=Tree",)], ids=["absent", "another"])
+def test_what_the_definition_hands_over_is_said_once(place: Place, given: tuple[str, ...]) -> None:
+    place.expect('[expect.env]\nNCCL_ALGO = "Ring"\n')
+    report = place.folder / "report.xml"
+    found = run(place, f"-ojunit={report}", "--", "env", *given, PYTHON, str(place.server))
+    assert found.checks == {("declared-unexpected", "NCCL_ALGO", ("unit", "rehearse"))}
+    assert (found.code, found.part("unit"), found.part("rehearse")) == (1, 1, 1)
+    assert found.report["verdict"]["counts"]["error"] == 1
+    # The part that comes second fails by what is told in the first, and not in its verdict.
+    cases = consumers.cases(report.read_text())
+    broken = {name for name, one in cases.items() if one.result}
+    assert {name.split(":")[0] for name in broken} == {"EP329 declared-unexpected"}
+    assert not [name for name in cases if name.startswith("EP004" if given else "EP003")]
+
+
+def test_what_happens_on_the_way_is_told_besides(place: Place) -> None:
+    place.hook.write_text("import os\nos.environ['NCCL_ALGO'] = 'CollnetDirect'\n")
+    place.expect('[expect.env]\nNCCL_ALGO = "Ring"\n')
+    given = ("env", "NCCL_ALGO=Tree", f"PYTHONPATH={place.hooks}", PYTHON, str(place.server))
+    found = run(place, "--", *given)
+    assert found.of("declared-unexpected")[0]["parts"] == ["unit"]
+    assert found.of("env-wrong-value")[0]["parts"] == ["rehearse"]
+
+
+def test_as_many_workers_are_rehearsed_as_are_expected(place: Place) -> None:
+    place.expect('[expect.env]\nNCCL_ALGO = "Ring"\n[expect.workers]\nscheduler = 3\n')
+    found = run(place, *command(place))
+    notes = {part["name"]: part["notes"] for part in found.report["parts"]}
+    assert "workers: 3 ([expect.workers])" in notes["rehearse"]
+    assert not [one for one in notes["rehearse"] if "--start-method" in one]
+    found = run(place, "--workers", "1", *command(place))
+    notes = {part["name"]: part["notes"] for part in found.report["parts"]}
+    assert "workers: 1 (--workers)" in notes["rehearse"]
+
+
 def test_what_cannot_be_asked_is_no_pass(place: Place) -> None:
     place.expect('[expect.env]\nNCCL_ALGO = "Ring"\n')
     found = run(place, "--", "env", "NCCL_ALGO=Ring", "/nowhere/python3", str(place.server))
@@ -160,7 +194,8 @@ def test_what_cannot_be_asked_is_no_pass(place: Place) -> None:
     assert asked >= {"startup-not-judged", "rehearsal-not-judged"}
     ran = envprobe(
         *("gate", "-c", str(place.config), "--allow-unknown=startup-not-judged"),
-        *("--allow-unknown=rehearsal-not-judged", "--", "env", "NCCL_ALGO=Ring"),
+        *("--allow-unknown=launch-unknown", "--allow-unknown=rehearsal-not-judged"),
+        *("--", "env", "NCCL_ALGO=Ring"),
         *("/nowhere/python3", str(place.server)),
         env=environment(),
     )

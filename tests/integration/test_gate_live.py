@@ -43,6 +43,23 @@ def test_a_running_server_holds_or_fails_by_worker(tmp_path: Path) -> None:
         assert "TP1" in one["processes"][0]
 
 
+def test_processes_outside_the_tree_are_named_by_pattern(tmp_path: Path) -> None:
+    good = config(tmp_path, '[expect.env]\nNCCL_ALGO = "Ring"\n')
+    mark = f"of-{tmp_path.name}"
+    other = {**ENV, "NCCL_ALGO": "Tree"}
+    with (
+        TitledTree(workers=1, env=ENV) as named,
+        TitledTree(workers=1, env=other, arguments=(mark,)) as outside,
+    ):
+        alone = gate("-c", good, "--pid", str(named.root))
+        assert (alone.code, alone.of("env-wrong-value")) == (0, [])
+        joined = gate("-c", good, "--pid", str(named.root), "--match", f"*{mark}*")
+        (told,) = joined.of("env-wrong-value")
+        (pid,) = told["pids"]
+        assert joined.code == 1
+        assert mark in Path(f"/proc/{pid}/cmdline").read_text(), outside.root
+
+
 def test_a_process_that_is_gone_is_4(tmp_path: Path) -> None:
     path = config(tmp_path, '[expect.env]\nNCCL_ALGO = "Ring"\n')
     ran = envprobe("gate", "-c", path, "--pid", "4194303", "--format", "junit")

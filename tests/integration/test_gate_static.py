@@ -127,6 +127,28 @@ def test_what_a_file_cannot_tell_is_no_pass(place: Place) -> None:
     assert f"declared-unexpected is no longer accepted: {reason}" in over.stderr
 
 
+@pytest.mark.parametrize("prefix", ["", "-"])
+def test_a_file_of_the_servers_machine_is_listed(place: Place, prefix: str) -> None:
+    place.expect('[expect.env]\nNCCL_ALGO = "Ring"\nNCCL_PROTO = "LL"\nHF_HOME = {set = true}\n')
+    lines = (
+        *("Environment=NCCL_ALGO=Ring", "UnsetEnvironment=NCCL_PROTO"),
+        f"EnvironmentFile={prefix}/nowhere/server.env",
+    )
+    found = place.gate("--static", "--unit", place.unit(*lines))
+    assert found.standing("env-file") == {"/nowhere/server.env": ("not_decided_by_files", ())}
+    assert found.standing("env") == {
+        "NCCL_ALGO": ("judged", ("unit",)),
+        "NCCL_PROTO": ("judged", ("unit",)),
+        "HF_HOME": ("not_decided_by_files", ()),
+    }
+    # What files contradict still fails, and what is not here is no finding.
+    assert (found.code, found.checks) == (1, {("declared-unexpected", "NCCL_PROTO", ("unit",))})
+    before = place.gate("--unit", place.unit(*lines))
+    assert [one["severity"] for one in before.of("env-file-not-found")] == [
+        "warning" if prefix else "error"
+    ]
+
+
 def test_what_is_ignored_is_kept_apart_with_its_reason(place: Place) -> None:
     place.expect('[expect.env]\nA = "1"\n[ignore]\nunit-dollar-literal = "on purpose"\n')
     unit = place.unit("Environment=A=1 PATH=/x:$PATH")
@@ -158,6 +180,8 @@ USAGE = [
     (("--unit", "{unit}", "--unit", "{unit}"), "`gate` takes one launch definition"),
     (("--static", "--unit", "{unit}", "--framework", "sglang"), "--framework is for the rehearsal"),
     (("--pid", "1", "--start-method", "spawn"), "--start-method is for the rehearsal"),
+    (("--pid", "1", "--workers", "2"), "--workers is for the rehearsal"),
+    (("--unit", "{unit}", "--match", "ray::*"), "--match is for a running server"),
     (("--user", "--", "true"), "--user needs --unit"),
     (("--unit", "{unit}", "--config", "{none}"), "there is no such file"),
     (("--unit", "{unit}", "--config", ""), "--config is empty"),

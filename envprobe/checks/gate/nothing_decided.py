@@ -26,7 +26,7 @@ def _run(context: GateContext) -> Iterator[Finding]:
         severity=CHECK.severity,
         message=Sentence.of(_TOLD[plan.phase]),
         evidence=tuple(
-            Sentence.of(f"{stand.origin} {stand.name}: {stand.reason}.") for stand in plan.stands
+            Sentence.of(f"{stand.name} ({stand.origin}): {stand.reason}.") for stand in plan.stands
         ),
         remedy=Sentence.of(CHECK.mend),
         undetermined=True,

@@ -24,6 +24,7 @@ from envprobe.expectations import accepts
 from envprobe.launch.definition import Definition
 from envprobe.launch.entry import EntryLook
 from envprobe.launch.steps import Python
+from envprobe.launch.types import Kind, Remark
 from envprobe.model import State
 from envprobe.routes import writers
 
@@ -41,7 +42,13 @@ _LOG: Final = "what NCCL reads is in its log"
 _COUNT: Final = "workers are counted once they run"
 _LIBRARY: Final = "a library is looked for where it is loaded"
 _INTERPRETER: Final = "only the interpreter decides it"
+_NOT_HERE: Final = "it is not on this machine, and may set other variables and values"
+_NO_FILE: Final = (Kind.FILE_MISSING, Kind.FILE_OPTIONAL)
 _GPU: Final = "only a compiler, and for the installed kernel a GPU, decides it"
+
+
+UNASKED: Final = ("main-guard", "env-file")
+"""What no configuration expects, and is listed all the same where files do not decide it."""
 
 
 class Phase(str, enum.Enum):
@@ -64,8 +71,8 @@ class Standing(str, enum.Enum):
 class Stand:
     """One expectation, and what becomes of it: `parts` judge it, else `reason` says why none does.
 
-    `kind` is the key under [expect], or "main-guard", which is always asked for; `name` is what
-    something is expected of, with no value.
+    `kind` is the key under [expect], or one of `UNASKED`; `name` is what something is expected of,
+    with no value.
     """
 
     kind: str
@@ -126,6 +133,7 @@ def before(
     stands += [*_of_the_kernel(config, phase), *_of_the_server(config)]
     if phase is Phase.STATIC:
         stands += [_unread(one) for one in looks if one.reason]
+        stands += [_lacking(one) for one in not_here(definition)]
     declared = [one for one, stand in (*variables, *logged) if UNIT in stand.parts]
     return Plan(
         phase,
@@ -145,8 +153,8 @@ def _variable(one: Expectation, phase: Phase, definition: Definition) -> Stand:
         return dataclasses.replace(stand, standing=Standing.AFTER, reason=reason)
     static = phase is Phase.STATIC
     writer = _set_later(one, definition)
-    if writer and static:
-        return dataclasses.replace(stand, standing=Standing.FILES, reason=writer)
+    if static and (reason := writer or _from_elsewhere(one.name, definition)):
+        return dataclasses.replace(stand, standing=Standing.FILES, reason=reason)
     parts = () if writer else (UNIT,)
     # What the definition leaves open is open in a rehearsal of it too, which then shows nothing.
     known = writer or all(final.reading(one.name).known for final in definition.final)
@@ -165,6 +173,24 @@ def _set_later(one: Expectation, definition: Definition) -> str:
 def _declared(name: str, definition: Definition) -> bool:
     states = {one.reading(name).state for one in definition.final}
     return bool(states - {State.ABSENT}) and any(one.entry(name) for one in definition.final)
+
+
+def not_here(definition: Definition) -> tuple[Remark, ...]:
+    """Return the environment files of a definition that are not on this machine."""
+    return tuple(one for one in definition.remarks if one.kind in _NO_FILE)
+
+
+def _lacking(remark: Remark) -> Stand:
+    name = remark.about.partition(" does not exist")[0]
+    return Stand("env-file", name, str(remark.place), Standing.FILES, reason=_NOT_HERE)
+
+
+def _from_elsewhere(name: str, definition: Definition) -> str:
+    """Return which environment file may set what the files here say nothing of, "" if none may."""
+    lacking = not_here(definition)
+    if not lacking or all(one.entry(name) is not None for one in definition.final):
+        return ""
+    return f"{_lacking(lacking[0]).name}, which is not on this machine, may set it"
 
 
 def _logged(one: Expectation, definition: Definition) -> Stand:
