@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from envprobe import cli_facts, cli_output, cli_target, redact
@@ -53,12 +53,18 @@ class Options:
     strict: bool = False
     show_all: bool = False
     unmask: bool = False
+    one_job: bool = False
     deadline: float = 2.0
     no_python: bool = False
 
 
-def run(options: Options) -> Exit:
-    """Scan, judge and report; return the exit code. Raises EnvprobeError."""
+def run(
+    options: Options, scan: Callable[[Options, Config], tuple[Snapshot, ...]] | None = None
+) -> Exit:
+    """Scan, judge and report; return the exit code. Raises EnvprobeError.
+
+    `scan` stands for `snapshots_of`; all that can be wrong with the options has been said before.
+    """
     with contextlib.ExitStack() as stack:
         stack.enter_context(cli_output.told_on_stdout(options.format))
         outputs = formats_by_path(options.output, REPORT_FORMATS)
@@ -69,11 +75,17 @@ def run(options: Options) -> Exit:
         if config.kernel is not None:
             cli_output.note(f"note: {config.kernel.origin} is tried by `envprobe gate` only")
         keep = stack.enter_context(cli_facts.keeper(options.save_facts, unmask=options.unmask))
-        snapshots = snapshots_of(options, config)
+        snapshots = (scan or snapshots_of)(options, config)
         for snapshot in snapshots:
             keep(snapshot)
         config = config if options.unmask else cli_facts.covered(config, snapshots)
-        report = judged(snapshots, config, options.fail_on, exit_zero=options.exit_zero)
+        report = judged(
+            snapshots,
+            config,
+            options.fail_on,
+            exit_zero=options.exit_zero,
+            one_job=options.one_job,
+        )
         for path, kind in outputs.items():
             files[path].write(render(report, kind, _presentation(options, to_file=True)))
         cli_output.write(render(report, options.format, _presentation(options)))
@@ -86,22 +98,26 @@ def judged(
     fail_on: str = "error",
     *,
     exit_zero: bool = False,
+    one_job: bool = False,
 ) -> Report:
-    """Return the report on snapshots, each judged on its own."""
+    """Return the report on snapshots, each judged on its own or as the nodes of `one_job`."""
     from envprobe.checks.finding import Severity
     from envprobe.report.model import Report
 
     severity = Severity(fail_on)
-    scans = tuple(_scan(snapshot, config, severity) for snapshot in snapshots)
-    return Report(scans, config, severity, exit_zero)
+    contexts = tuple(context_of(snapshot, config) for snapshot in snapshots)
+    if one_job:
+        from envprobe.checks.across import beside_each_other
+
+        contexts = beside_each_other(contexts)
+    return Report(tuple(_scan(one, severity) for one in contexts), config, severity, exit_zero)
 
 
-def _scan(snapshot: Snapshot, config: Config, fail_on: Severity) -> Scan:
+def _scan(context: Context, fail_on: Severity) -> Scan:
     from envprobe.checks.registry import run_all
     from envprobe.checks.verdict import judge
     from envprobe.report.model import Scan
 
-    context = context_of(snapshot, config)
     result = run_all(context)
     return Scan(context, result, judge(context, result, fail_on))
 

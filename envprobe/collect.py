@@ -11,35 +11,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from envprobe import __version__
+from envprobe.assembly import Assembly, named_role
 from envprobe.errors import TargetGoneError, UndeterminedError
-from envprobe.model import (
-    Death,
-    EdgeKind,
-    Environment,
-    EnvironmentStatus,
-    Process,
-    Role,
-    Snapshot,
-    Vanished,
-    View,
-)
+from envprobe.model import Process, Role, Snapshot, Vanished
 from envprobe.process.access import yama_scope
-from envprobe.process.edges import Edges
 from envprobe.process.facts import Facts, Look
 from envprobe.process.handle import boot_id
 from envprobe.process.libraries import with_versions
 from envprobe.process.roles import Roles
-from envprobe.process.roletable import OTHER, PYTHON
-from envprobe.process.selection import as_it_was, is_named, select
+from envprobe.process.selection import as_it_was, select
 from envprobe.process.targets import hidden, is_hidden
-from envprobe.process.tracker import tracker_view
-from envprobe.process.trackerpipe import holders
 from envprobe.process.tree import Member, boot_offset, listing, outline
 from envprobe.runner.forked import run_each
 
 MAX_SCANS: Final = 3
 _ALWAYS_READ: Final = ("SGLANG_RUN_ID", "RANK", "HOME")
-_MAX_RANK_DIGITS: Final = 6
 _MAX_FOREIGN_IMAGES: Final = 16
 
 
@@ -190,101 +176,12 @@ class _Scan:
     def _assemble(self) -> tuple[Process, ...]:
         members = [facts.member for facts in self._facts.values()]
         known = self._listing.updated((*self._images_above(), *members))
-        roles = self._roles = Roles(known, self._request.roots)
-        given = holders(known, roles, self._facts)
-        edges = Edges(known, roles, frozenset(self._facts), given)
-        made = {pid: self._process(facts, roles, edges) for pid, facts in self._facts.items()}
-        return tuple(_with_tracker(one, made, roles) for one in made.values())
-
-    def _process(self, facts: Facts, roles: Roles, edges: Edges) -> Process:
-        member, pid = facts.member, facts.member.pid
-        role, was_worker = self._role(facts, roles), self._was_worker(facts, roles)
-        if facts.dead:
-            role = _of_the_dead(role, was_worker, member)
-        owner = edges.image_owner(pid)
-        exec_view = facts.exec_view if owner == pid else _not_its_own(facts.exec_view, owner)
-        return Process(
-            pid=pid,
-            identity=facts.identity,
-            ppid=member.ppid,
-            state=member.state,
-            start_time=facts.start_time,
-            uid=facts.uid,
-            comm=member.comm,
-            title=member.title,
-            exe=member.exe.removesuffix(" (deleted)") if member.exe else None,
-            role=role,
-            edge=edges.edge(pid),
-            image_owner=owner,
-            inner_pid=facts.inner_pid,
-            exe_deleted=facts.exe_deleted,
-            cwd=facts.cwd,
-            secure=facts.secure,
-            interpreter=facts.interpreter,
-            run_id=member.run_id,
-            cgroup=facts.cgroup,
-            same_user_namespace=facts.same_user_namespace,
-            same_mount_namespace=facts.same_mount_namespace,
-            matched=pid in self._selection.matched,
-            orphan=not facts.dead and roles.row(pid).worker and self._is_orphan(pid, roles),
-            ended=facts.ended,
-            death=self._death(facts),
-            was_worker=was_worker,
-            libraries=facts.libraries,
-            environments={View.EXEC: exec_view, View.LIBC: facts.libc_view},
-            notes=facts.notes,
+        request = self._request
+        made = Assembly(
+            self._listing, known, self._facts, self._selection, request.roots, request.match
         )
-
-    def _role(self, facts: Facts, roles: Roles) -> Role:
-        """Return the role, for the rank of a launcher with its number, which RANK holds."""
-        role = self._named_role(facts.member, roles)
-        return dataclasses.replace(role, ranks=_rank(facts)) if role.name == "rank" else role
-
-    def _was_worker(self, facts: Facts, roles: Roles) -> bool | None:
-        """Return whether a dead process held ranks, None if nothing tells; False for the living."""
-        if not facts.dead:
-            return False
-        named = bool(facts.member.title) and self._named_role(facts.member, roles).worker
-        return named or roles.was_worker(facts.member.pid)
-
-    def _death(self, facts: Facts) -> Death | None:
-        if not facts.dead:
-            return None
-        listed = self._listing[facts.member.pid]
-        # What still had a title when it was listed, or in an earlier scan, was alive then.
-        early = listed.state in "ZX" and not listed.title
-        return Death.BEFORE if early else Death.DURING
-
-    def _named_role(self, member: Member, roles: Roles) -> Role:
-        """Return the role by the tree, or by a pattern of the user."""
-        role, row = roles[member.pid], roles.row(member.pid)
-        unknown = row in (OTHER, PYTHON) or row.spawned
-        named = member.pid not in self._request.roots and is_named(member, self._request.match)
-        if named and unknown and role.final and not role.worker:
-            return Role("matched", worker=True, evidence="a pattern of --match names it")
-        return role
-
-    def _is_orphan(self, pid: int, roles: Roles) -> bool:
-        """Return whether a titled worker belongs to no living launch.
-
-        Its launcher is gone if another process has adopted it, or if no process above it, up to
-        what would be its launcher, has its SGLANG_RUN_ID: SGLang sets that in the launcher before
-        it starts anything (0.5.23 srt/entrypoints/engine.py).
-        """
-        if roles.adopted(pid):
-            return True
-        run_id, launch = self._facts[pid].member.run_id, roles.launch_of(pid)
-        if not run_id:
-            return False
-        for above in self._listing.ancestors(pid):
-            facts = self._facts.get(above)
-            if facts is None or facts.libc_view.status is not EnvironmentStatus.COMPLETE:
-                return False
-            if facts.member.run_id == run_id:
-                return False
-            if above == launch:
-                return True
-        return False
+        self._roles = made.roles
+        return made.processes()
 
     # --- afterwards
 
@@ -315,10 +212,13 @@ class _Scan:
         chosen = [self._listing[pid] for pid in self._selection.pids]
         return {
             (one.pid, one.start_ticks): Vanished(
-                one.pid, made.get(one.pid) or self._named_role(one, roles), one.title
+                one.pid, made.get(one.pid) or self._role(one, roles), one.title
             )
             for one in chosen
         }
+
+    def _role(self, member: Member, roles: Roles) -> Role:
+        return named_role(member, roles, self._request.roots, self._request.match)
 
     def chosen(self) -> dict[tuple[int, int], Member]:
         """Return the processes of this scan, by number and start, as they were seen last."""
@@ -347,13 +247,6 @@ class _Scan:
         )
 
 
-def _of_the_dead(role: Role, was_worker: bool | None, member: Member) -> Role:
-    """Return the role of a dead process: never a worker's, and none that nothing shows."""
-    if was_worker is None and not member.title:
-        return Role("dead child", evidence="nothing that is left tells what it was")
-    return dataclasses.replace(role, worker=False, final=True)
-
-
 def _gone(roots: tuple[int, ...]) -> TargetGoneError | UndeterminedError:
     """Return the error for roots of which none can be found."""
     unseen = next((pid for pid in roots if is_hidden(pid)), None)
@@ -364,43 +257,3 @@ def _gone(roots: tuple[int, ...]) -> TargetGoneError | UndeterminedError:
         f"the target (PID {named}) is gone",
         "Look in the server's log for the reason of its end and start the server again.",
     )
-
-
-def _not_its_own(view: Environment, owner: int) -> Environment:
-    whose = f"PID {owner}" if owner else "a process that is gone"
-    return Environment(
-        View.EXEC,
-        EnvironmentStatus.NOT_APPLICABLE,
-        block=view.block,
-        source=view.source,
-        at=view.at,
-        reason=f"it was forked and has not exec'd: its block is that of {whose}",
-    )
-
-
-def _with_tracker(process: Process, made: dict[int, Process], roles: Roles) -> Process:
-    """Let the resource tracker stand in for a spawn child's exec view where that has gaps."""
-    own = process.environment(View.EXEC)
-    gaps = own.status not in (EnvironmentStatus.COMPLETE, EnvironmentStatus.NOT_APPLICABLE)
-    found = roles.tracker_of(process.pid)
-    tracker = made.get(found.pid) if found else None
-    if not gaps or tracker is None or process.edge.kind is not EdgeKind.SPAWN:
-        return process
-    view = tracker_view(
-        own,
-        tracker.environment(View.EXEC),
-        tracker_pid=tracker.pid,
-        tracker_start=tracker.start_time,
-        worker_start=process.start_time,
-    )
-    return dataclasses.replace(process, environments={**process.environments, View.EXEC: view})
-
-
-def _rank(facts: Facts) -> dict[str, int]:
-    """Return the number that a launcher gave a rank in RANK, if any."""
-    for view in (facts.libc_view, facts.exec_view):
-        value = view.entries.get("RANK")
-        text = value.reveal() if value is not None else b""
-        if text.isdigit() and len(text) <= _MAX_RANK_DIGITS:
-            return {"rank": int(text)}
-    return {}

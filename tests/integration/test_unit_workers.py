@@ -488,7 +488,7 @@ def test_a_manager_that_cannot_be_asked_could_not_tell(tmp_path: Path) -> None:
         (("--unit", "x", "--container", "0123456789ab"), "--unit and --container exclude"),
         (("--unit", "x", "--from-facts", "f"), "--from-facts judges a saved scan and cannot"),
         (("--unit", "/etc/x.service"), "--unit /etc/x.service is a file"),
-        (("--unit", "sgl*"), "--unit sgl* is a pattern"),
+        (("--unit", "sgl*"), "sgl* is a pattern"),
         (("--unit", "x.timer"), "x.timer is no service"),
         (("--unit", ""), "--unit is empty"),
         (("--user",), "--user says which manager --unit is of"),
