@@ -79,6 +79,10 @@ EXAMPLES = {
         Example("Environment=PYTHONPATH=/a\nExecStart=\nExecStart=/usr/bin/python3 -I -c pass"),
     ),
     "two `ExecStart=` without `Type=oneshot`": (Example("Type=simple\n" + START),),
+    "`ExecStart=bin/python3 serve.py`, `ExecStart=${VENV}/bin/python`": (
+        Example("ExecStart=\nExecStart=bin/python3 serve.py"),
+        Example("Environment=VENV=/opt\nExecStart=\nExecStart=${VENV}/bin/python x.py"),
+    ),
 }
 
 
