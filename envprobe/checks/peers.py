@@ -7,15 +7,13 @@ import enum
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from envprobe.checks import breaks, who
-from envprobe.checks.finding import Context, Finding, Severity
+from envprobe.checks import who
+from envprobe.checks.finding import Context
 from envprobe.checks.outcomes import reported
-from envprobe.model import Confidence, Process, Reading, Sentence, Shown, View
+from envprobe.model import Confidence, Process, Reading, Sentence, View
 from envprobe.routes import variables
-from envprobe.routes.types import Break, PeerGroup, Route
+from envprobe.routes.types import PeerGroup
 from envprobe.values import Value
-
-_STATES_SHOWN: Final = 4
 
 
 class Kind(str, enum.Enum):
@@ -35,13 +33,27 @@ SLUGS: Final = {
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """What a difference between nodes is told with.
+
+    `node` is the one that deviates, `having` says how many workers of which others have the first
+    state, `communicator` is NCCL's commId that has ranks on both, "" if no log shows one.
+    """
+
+    node: str
+    having: str
+    communicator: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Difference:
     """One variable that is not the same in all workers of one peer group whose value was read.
 
     `states` maps each value (None: absent) to the pids that have it, the most frequent first.
     `late` holds the pids whose value changed after the exec of their image, `unproven` those of
     which that is not known and on which the kind rests. `told` is true if findings about an
-    expectation report it already.
+    expectation report it already. With `elsewhere` it is between nodes: the first state, which has
+    no pids then, is that of the others.
     """
 
     group: PeerGroup
@@ -52,6 +64,7 @@ class Difference:
     unproven: tuple[int, ...]
     confidence: Confidence
     told: bool
+    elsewhere: Elsewhere | None = None
 
     @property
     def pids(self) -> tuple[int, ...]:
@@ -65,7 +78,9 @@ class Difference:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Member:
+class Member:
+    """One worker whose value was read."""
+
     pid: int
     value: Value | None
     reading: Reading
@@ -82,11 +97,21 @@ def differences(context: Context) -> tuple[Difference, ...]:
     return tuple(_all(context))
 
 
+def all_differences(context: Context) -> tuple[Difference, ...]:
+    """Return the differences inside the peer groups, and those to the other nodes of a job."""
+    if not context.beside:
+        return context.once(differences)
+    # Slow to import: only `merge` has nodes beside each other.
+    from envprobe.checks import across
+
+    return (*context.once(differences), *context.once(across.differences))
+
+
 def _all(context: Context) -> Iterator[Difference]:
     names = [name for name in context.routing.names if variables.by_design(name) is None]
     for group in context.routing.groups:
         for name in _not_alike(context, group, names):
-            members = list(_members(context, group, name))
+            members = list(members_of(context, group, name))
             if len({member.value for member in members}) > 1:
                 yield from _difference(context, group, name, members)
 
@@ -99,12 +124,13 @@ def _not_alike(context: Context, group: PeerGroup, names: Iterable[str]) -> Iter
             yield name
 
 
-def _members(context: Context, group: PeerGroup, name: str) -> Iterator[_Member]:
+def members_of(context: Context, group: PeerGroup, name: str) -> Iterator[Member]:
+    """Yield the workers of a group whose value was read."""
     for process in who.processes(context, group.workers):
         reading = process.environment(View.LIBC).reading(name)
         if reading.known:
             unchanged = _unchanged(context, process, name, reading)
-            yield _Member(process.pid, reading.value, reading, unchanged)
+            yield Member(process.pid, reading.value, reading, unchanged)
 
 
 def _unchanged(context: Context, process: Process, name: str, now: Reading) -> bool | None:
@@ -118,24 +144,13 @@ def _unchanged(context: Context, process: Process, name: str, now: Reading) -> b
 
 
 def _difference(
-    context: Context, group: PeerGroup, name: str, members: list[_Member]
+    context: Context, group: PeerGroup, name: str, members: list[Member]
 ) -> Iterator[Difference]:
-    usual = variables.known_default(name)
-    # What a worker changed after its start says nothing about what was read before.
-    settled = [member for member in members if member.unchanged is not False]
-    if len(_distinct(members, usual)) == 1:
-        kind = Kind.DEFAULT
-    elif variables.rank_critical(name) and len(_distinct(settled, usual)) > 1:
-        kind = Kind.CRITICAL
-    else:
-        kind = Kind.OTHER
+    kind = kind_of(name, members)
     states = who.folded(members, lambda member: member.value)
     # Of two equally frequent states it is the absent one that is looked into.
     ordered = sorted(states.items(), key=lambda item: (-len(item[1]), item[0] is None))
-    proved = [
-        one for one in members if one.unchanged and one.reading.confidence is Confidence.PROVED
-    ]
-    sure = len(_distinct(proved, usual)) > 1
+    sure = surely_differ(name, members)
     open_ones = () if sure else tuple(one.pid for one in members if one.unchanged is None)
     made = Difference(
         group=group,
@@ -155,7 +170,28 @@ def _difference(
         yield made
 
 
-def _distinct(members: Iterable[_Member], usual: Value | None) -> set[Value | None]:
+def kind_of(name: str, members: Iterable[Member]) -> Kind:
+    """Return how much it matters that these workers differ."""
+    every = list(members)
+    usual = variables.known_default(name)
+    # What a worker changed after its start says nothing about what was read before.
+    settled = [member for member in every if member.unchanged is not False]
+    if len(_distinct(every, usual)) == 1:
+        return Kind.DEFAULT
+    if variables.rank_critical(name) and len(_distinct(settled, usual)) > 1:
+        return Kind.CRITICAL
+    return Kind.OTHER
+
+
+def surely_differ(name: str, members: Iterable[Member]) -> bool:
+    """Return whether those alone differ that have their value since their exec, as was read."""
+    proved = [
+        one for one in members if one.unchanged and one.reading.confidence is Confidence.PROVED
+    ]
+    return len(_distinct(proved, variables.known_default(name))) > 1
+
+
+def _distinct(members: Iterable[Member], usual: Value | None) -> set[Value | None]:
     """Return the different values, a known default taken for absent."""
     values = {member.value for member in members}
     return {None if value == usual else value for value in values}
@@ -164,7 +200,7 @@ def _distinct(members: Iterable[_Member], usual: Value | None) -> set[Value | No
 def _explained(context: Context, difference: Difference) -> bool:
     """Return whether known writers and findings about expectations tell of all who differ."""
     name = difference.name
-    written = {(pid, name) for pid in difference.pids if _written(context, pid, name)}
+    written = {(pid, name) for pid in difference.pids if written_by_framework(context, pid, name)}
     states = (pids for _, pids in difference.states)
     return _only_one_left(states, name, context.once(reported) | written)
 
@@ -176,7 +212,8 @@ def _only_one_left(
     return sum(any((pid, name) not in told for pid in pids) for pids in states) < 2
 
 
-def _written(context: Context, pid: int, name: str) -> bool:
+def written_by_framework(context: Context, pid: int, name: str) -> bool:
+    """Return whether a known writer set the variable on its way to a process."""
     route = context.routing.routes.get((pid, name))
     return route is not None and bool(route.arriving) and bool(route.arriving[-1].writer)
 
@@ -185,7 +222,7 @@ def told_of(context: Context) -> frozenset[tuple[int, str]]:
     """Return the (pid, variable) pairs of which a finding about a difference speaks."""
     return frozenset(
         (pid, one.name)
-        for one in context.once(differences)
+        for one in context.once(all_differences)
         if not one.told and SLUGS[one.kind] not in context.config.ignore
         for pid in one.pids
     )
@@ -196,133 +233,12 @@ def consequence(context: Context, name: str, pids: Iterable[int]) -> Iterator[Se
     concerned = set(pids)
     for one in context.once(differences):
         if one.told and one.name == name and concerned.intersection(one.pids):
-            yield from _consequence(one)
+            yield from consequence_of(one)
             return
 
 
-def _consequence(difference: Difference) -> Iterator[Sentence]:
+def consequence_of(difference: Difference) -> Iterator[Sentence]:
+    """Return what happens when ranks differ so, if that is known."""
     told = variables.rank_critical(difference.name)
     if told and difference.kind is not Kind.DEFAULT:
         yield Sentence.of(f"When ranks differ in it: {told}.")
-
-
-# --- as findings ---------------------------------------------------------------------------------
-
-
-def findings(context: Context, kind: Kind, severity: Severity, remedy: str) -> Iterator[Finding]:
-    """Return the findings of one check about differences of one kind."""
-    for difference in context.once(differences):
-        if difference.kind is kind and not difference.told:
-            yield _finding(context, difference, severity, remedy)
-
-
-def _finding(context: Context, difference: Difference, severity: Severity, remedy: str) -> Finding:
-    deviating = [context.routing.routes.get((pid, difference.name)) for pid in difference.deviating]
-    ways = _ways(context, difference)
-    return Finding(
-        check=SLUGS[difference.kind],
-        severity=severity,
-        message=Sentence((*_message(context, difference), ".")),
-        confidence=difference.confidence,
-        pids=difference.deviating,
-        variable=difference.name,
-        evidence=(*_evidence(context, difference), *_told(context, ways)),
-        remedy=breaks.remedy(ways[0][0][1] if ways else None, remedy.format(name=difference.name)),
-        undetermined=context.config.strict and _only_now(difference),
-        breaks=tuple(route.arriving[-1] for route in deviating if route and route.arriving),
-    )
-
-
-def _only_now(difference: Difference) -> bool:
-    """Return whether ranks differ now in what they must agree in, and did not at their exec."""
-    critical = variables.rank_critical(difference.name)
-    return difference.kind is Kind.OTHER and bool(critical and difference.late)
-
-
-_Way = list[tuple[Route, Break]]
-
-
-def _ways(context: Context, difference: Difference) -> list[_Way]:
-    """Return the breaks that explain a difference: routes with the same one together.
-
-    Those of the workers that deviate come first, then whatever the others lost on their way.
-    """
-    found: _Way = []
-    deviating = set(difference.deviating)
-    for pid in (*difference.deviating, *difference.pids):
-        route = context.routing.routes.get((pid, difference.name))
-        if route is None or not route.arriving or any(one.pid == pid for one, _ in found):
-            continue
-        lost = breaks.altered(route)
-        if pid in deviating:
-            found.append((route, route.arriving[-1]))
-        elif lost is not None:
-            found.append((route, lost.found))
-    ways = who.folded(found, lambda one: breaks.key(*one))
-    return list(ways.values())[:_STATES_SHOWN]
-
-
-def _told(context: Context, ways: Iterable[_Way]) -> Iterator[Sentence]:
-    for way in ways:
-        (route, found), others = way[0], len(way) - 1
-        where = breaks.where(context, route, found, others)
-        yield Sentence.of(f"{where[:1].upper()}{where[1:]}.")
-        yield from breaks.evidence(context, route, found, others)
-
-
-def _message(context: Context, difference: Difference) -> Iterator[str | Shown]:
-    yield f"{difference.name} differs inside one peer group ({_group(context, difference.group)}): "
-    for number, (value, pids) in enumerate(difference.states[:_STATES_SHOWN]):
-        if number:
-            yield "; "
-        yield "absent" if value is None else Shown(difference.name, value)
-        yield f" in {who.in_words(context, pids)}"
-    more = len(difference.states) - _STATES_SHOWN
-    if more > 0:
-        yield f"; {more} other values"
-
-
-def _group(context: Context, group: PeerGroup) -> str:
-    replica = f" {group.replica}" if group.replica else ""
-    return f"{group.role}{replica} of {who.named(context, group.launcher)}"
-
-
-def _evidence(context: Context, difference: Difference) -> Iterator[Sentence]:
-    yield from _consequence(difference)
-    usual = variables.known_default(difference.name)
-    if usual is not None and difference.kind is Kind.DEFAULT:
-        yield Sentence.of("Absent means the default, ", Shown(difference.name, usual), ".")
-    yield from _when(context, difference)
-    members = who.processes(context, difference.group.workers)
-    views = [(one.pid, one.environment(View.LIBC).reading(difference.name)) for one in members]
-    unread = [pid for pid, reading in views if not reading.known]
-    if unread:
-        yield Sentence.of(f"Not known in {who.in_words(context, unread)}.")
-
-
-def _when(context: Context, difference: Difference) -> Iterator[Sentence]:
-    """Say who changed it after the exec, and of whom that could not be seen."""
-    late = who.processes(context, difference.late)
-    own = [one.pid for one in late if one.image_owner == one.pid]
-    forked = [one.pid for one in late if one.image_owner != one.pid]
-    if own:
-        yield Sentence.of(
-            f"{who.in_words(context, own)} changed it after the start, when it may already have"
-            " been read."
-        )
-    if forked:
-        yield Sentence.of(
-            f"{who.in_words(context, forked)} and those it was forked from were given another state"
-            " of it at their exec: it was changed after the start, before or after the fork, when"
-            " it may already have been read."
-        )
-    if difference.unproven:
-        yield Sentence.of(
-            f"What {who.in_words(context, difference.unproven)} had at the exec was not read, so"
-            " this is taken for a difference that was there from the start."
-        )
-    if _only_now(difference):
-        yield Sentence.of(
-            "From outside nobody can tell whether it was read before or after it changed: NCCL's"
-            " log (NCCL_DEBUG=INFO) can. With --strict this counts as undetermined."
-        )

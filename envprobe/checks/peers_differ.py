@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from envprobe.checks import peers
+from envprobe.checks import peerfindings
 from envprobe.checks.finding import Check, Context, Finding, Severity, Undetermined
+from envprobe.checks.peers import Kind
 
 _REMEDY = (
     "If the difference is not meant, set {name} once, before the first process of the server"
@@ -14,7 +15,7 @@ _REMEDY = (
 
 
 def _run(context: Context) -> Iterator[Finding]:
-    yield from peers.findings(context, peers.Kind.OTHER, CHECK.severity, _REMEDY)
+    yield from peerfindings.findings(context, Kind.OTHER, CHECK.severity, _REMEDY)
 
 
 CHECK = Check(

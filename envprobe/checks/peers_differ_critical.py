@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from envprobe.checks import peers
+from envprobe.checks import peerfindings
 from envprobe.checks.finding import Check, Context, Finding, Severity
+from envprobe.checks.peers import Kind
 
 _REMEDY = (
     "Give {name} the same value in all ranks: set it once, before the first process of the server"
@@ -15,7 +16,7 @@ _REMEDY = (
 
 
 def _run(context: Context) -> Iterator[Finding]:
-    yield from peers.findings(context, peers.Kind.CRITICAL, CHECK.severity, _REMEDY)
+    yield from peerfindings.findings(context, Kind.CRITICAL, CHECK.severity, _REMEDY)
 
 
 CHECK = Check(

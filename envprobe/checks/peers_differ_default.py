@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from envprobe.checks import peers
+from envprobe.checks import peerfindings
 from envprobe.checks.finding import Check, Context, Finding, Severity
+from envprobe.checks.peers import Kind
 
 _REMEDY = (
     "Nothing is wrong now. Set {name} in all workers or in none, so that another default in a later"
@@ -14,7 +15,7 @@ _REMEDY = (
 
 
 def _run(context: Context) -> Iterator[Finding]:
-    yield from peers.findings(context, peers.Kind.DEFAULT, CHECK.severity, _REMEDY)
+    yield from peerfindings.findings(context, Kind.DEFAULT, CHECK.severity, _REMEDY)
 
 
 CHECK = Check(
