@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 
@@ -15,6 +16,9 @@ interrupts.end_at_once()
 
 from envprobe import isolation  # noqa: E402 - an interrupt may come while it is imported
 
+_COLLECT_AFTER = 100_000
+"""Containers made and kept between two collections: imports make half as many, and no garbage."""
+
 
 def main() -> int:
     """Run envprobe in a process of its own making and return its exit code."""
@@ -22,6 +26,7 @@ def main() -> int:
         isolation.isolate(__file__, sys.argv[1:])
         interrupts.release()
         isolation.extend_path()
+        gc.set_threshold(_COLLECT_AFTER)
         from envprobe.cli import run
     except KeyboardInterrupt:
         return 130

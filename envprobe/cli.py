@@ -13,7 +13,14 @@ from typing import NoReturn
 import typer
 from typer.models import CommandInfo
 
-from envprobe import cli_before, cli_device, cli_live, cli_offline, cli_output  # noqa: F401 - they define commands
+from envprobe import (  # noqa: F401 - they define commands
+    cli_before,
+    cli_device,
+    cli_live,
+    cli_nodes,
+    cli_offline,
+    cli_output,
+)
 from envprobe.cli_app import app
 from envprobe.errors import EnvprobeError, Exit, UsageError
 
@@ -27,7 +34,7 @@ def run(arguments: list[str]) -> int:
     cli_output.prepare()
     try:
         _take_signals()
-        return int(_run(arguments))
+        return _run(arguments)
     except KeyboardInterrupt:
         return int(Exit.INTERRUPTED)
     except _Terminated:
@@ -60,7 +67,7 @@ def _terminate(number: int, frame: FrameType | None) -> NoReturn:
     raise _Terminated
 
 
-def _run(arguments: list[str]) -> Exit:
+def _run(arguments: list[str]) -> int:
     """Parse, then do what was asked for outside the parser, which would catch some exceptions."""
     printed = io.StringIO()
     try:
@@ -73,7 +80,7 @@ def _run(arguments: list[str]) -> Exit:
         raise UsageError(message, _see_help(error)) from None
     if printed.getvalue():
         cli_output.write(printed.getvalue().rstrip("\n") + "\n")
-    return Exit(job() if callable(job) else job or 0)
+    return int(job() if callable(job) else job or 0)
 
 
 def _with_options_of(arguments: list[str]) -> typer.Typer:

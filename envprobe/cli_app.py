@@ -9,9 +9,10 @@ from typing import Annotated
 import typer
 
 from envprobe import cli_text
-from envprobe.errors import Exit, UsageError
+from envprobe.errors import UsageError
 
-Job = Callable[[], Exit]
+Job = Callable[[], int]
+"""What a command does once its line is parsed; it returns the exit code."""
 
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 

@@ -143,7 +143,9 @@ def rehearse(
     workers: Annotated[
         int | None,
         typer.Option(
-            metavar="N", help="How many workers. Default: what the command line says, else 2."
+            metavar="N",
+            help="How many workers, 1 to 32. Default: what the command line or [expect.workers]"
+            " says, else 2.",
         ),
     ] = None,
     framework: Annotated[
@@ -268,6 +270,22 @@ def gate(
         bool,
         typer.Option("--static", help="Run nothing: judge only what files decide, list the rest."),
     ] = False,
+    match: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PATTERN",
+            help="After a start: add processes outside the tree by title or command line, such as"
+            " 'ray::*'. Repeatable.",
+        ),
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Before a start: how many workers are rehearsed, 1 to 32. Default: what the"
+            " command line or [expect.workers] says, else 2.",
+        ),
+    ] = None,
     framework: Annotated[
         str | None,
         typer.Option(
@@ -322,6 +340,8 @@ def gate(
         user=user,
         command=context.meta.get(cli_help.COMMAND),
         pid=pid,
+        match=tuple(match or ()),
+        workers=workers,
         framework=framework,
         start_method=start_method,
         live=live,

@@ -52,6 +52,14 @@ def prepare() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
+def leave_stdout(*, to_stderr: bool) -> None:
+    """Have `write` write to stderr from now on, or nowhere: stdout is another program's."""
+    target = os.dup(2) if to_stderr else os.open(os.devnull, os.O_WRONLY)
+    os.dup2(target, 1)
+    os.close(target)
+    _closed.discard("stdout")
+
+
 def write(text: str) -> None:
     """Write to stdout and flush. Raises ClosedPipe, or UsageError if it cannot be written."""
     if "stdout" in _closed:
@@ -145,6 +153,11 @@ class Destination:
         if self._temporary is not None:
             with contextlib.suppress(OSError):
                 os.unlink(self._temporary)
+
+
+def is_stdout(path: str) -> bool:
+    """Return whether a path names the descriptor 1 of this process."""
+    return _own_descriptor(path) == 1
 
 
 def _own_descriptor(path: str) -> int | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from envprobe import cli_definition
 from envprobe.errors import NotYetError, TargetGoneError, UsageError
@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from envprobe.launch.live import Live
     from envprobe.model import Snapshot
     from envprobe.unitscan import Behind
-
-_PATTERN: Final = frozenset("*?[")
-"""What makes a word a pattern for systemctl(1), which then speaks of several units."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -166,16 +163,14 @@ def check(pointer: Pointer) -> None:
             " control group",
             "Leave one of the two out.",
         )
-    if set(pointer.unit) & _PATTERN:
-        raise UsageError(
-            f"--unit {pointer.unit} is a pattern: a scan is of one unit",
-            "Give the unit's whole name; `systemctl list-units` lists them.",
-        )
     if "/" in pointer.unit:
         raise UsageError(
             f"--unit {pointer.unit} is a file: only a unit of a running manager has processes",
             "Give the unit's name; `envprobe unit FILE` reads a file.",
         )
+    from envprobe.launch.live import unit_name
+
+    unit_name(pointer.unit)
 
 
 def _asked(pid: int, service: tuple[str, int | None]) -> Behind:

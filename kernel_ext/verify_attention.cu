@@ -37,7 +37,6 @@ constexpr int THREADS = TEAMS * PARTS * 32;
 constexpr int STEPS = HEAD_DIM / 16 / PARTS;
 constexpr int STAGES = ROWS / KEYS;
 constexpr int OWNED = KEYS / PARTS;  // rows of Q, of scores and of P that one warp of a team has
-constexpr int WARPS = TEAMS * PARTS;
 
 // 16 bytes more than a row has: ldmatrix then finds the same columns of 8 rows in different banks.
 constexpr int ROW_BYTES = HEAD_DIM * 2;
@@ -50,9 +49,7 @@ constexpr int P_OFFSET = LETTER_BYTES / 2;
 constexpr int MAIL_OFFSET = STAGES * STAGE_BYTES;
 constexpr int FACTOR_OFFSET = MAIL_OFFSET + TEAMS * PARTS * MAILBOX_BYTES;
 constexpr int BARRIER_OFFSET = FACTOR_OFFSET + ROWS * 4;
-constexpr int READ_OFFSET = BARRIER_OFFSET + STAGES * 8;
-constexpr int FREE_OFFSET = READ_OFFSET + TEAMS * 8;
-constexpr int RELEASE_OFFSET = FREE_OFFSET + STAGES * 8;
+constexpr int RELEASE_OFFSET = BARRIER_OFFSET + STAGES * 8;
 constexpr int LENGTHS_OFFSET = RELEASE_OFFSET + STAGES * PARTS * 4;
 constexpr int MASK_OFFSET = LENGTHS_OFFSET + 16;
 static_assert(MASK_OFFSET + ROWS * 8 == LAUNCH_SHARED_BYTES && THREADS == LAUNCH_THREADS);
@@ -226,8 +223,8 @@ constexpr int FILLERS = PARTS;
 constexpr int FILLERS = PARTS * 32;
 #endif
 
-__device__ __forceinline__ void make_barrier(u32 barrier, int arrivals) {
-    asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
+__device__ __forceinline__ void make_barrier(u32 barrier) {
+    asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(barrier), "r"(FILLERS) : "memory");
 }
 
 // Lets the unit that copies rows see them.
@@ -235,10 +232,6 @@ __device__ __forceinline__ void show_barriers() {
 #if BULK
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 #endif
-}
-
-__device__ __forceinline__ void arrive(u32 barrier) {
-    asm volatile("{ .reg .b64 state; mbarrier.arrive.shared.b64 state, [%0]; }" ::"r"(barrier) : "memory");
 }
 
 __device__ __forceinline__ void await(u32 barrier, u32 parity) {
@@ -333,8 +326,6 @@ struct Place {
     __device__ __forceinline__ int part() const { return thread / 32 % PARTS; }
     __device__ __forceinline__ int own_key() const { return part() * OWNED + lane() % OWNED; }
     __device__ __forceinline__ u32 mail() const { return shared + MAIL_OFFSET + team() * PARTS * MAILBOX_BYTES; }
-    // The barrier at which the team's warps say that they have read P.
-    __device__ __forceinline__ u32 read() const { return shared + READ_OFFSET + team() * 8; }
     __device__ __forceinline__ u32 team_factors() const { return shared + FACTOR_OFFSET + team() * KEYS * 4; }
 };
 
@@ -358,7 +349,7 @@ struct Ring {
                          "r"(OWNED * ROW_BYTES)
                          : "memory");
         __syncwarp();
-        // With 8 lanes at work the assembler makes a loop over them, four times as long as these elections.
+        // With 8 lanes at work the assembler makes a loop over them, of 67 cycles a row; this takes 50.
 #pragma unroll
         for (int row = 0; row < OWNED; ++row) {
             const char *from = (const char *)__shfl_sync(~0u, (i64)source, row);
@@ -381,18 +372,15 @@ struct Ring {
         asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier(unit)) : "memory");
 #endif
     }
-    __device__ __forceinline__ u32 free(u32 unit) const { return shared + FREE_OFFSET + unit % STAGES * 8; }
-    // Says that this warp has done with a unit. Lane 0 learns whether the same part of the other team was
-    // earlier: the later one fills its part of the stage again, once all warps have done.
+    // Says that this team has done with a unit; lane 0 learns whether the other one has, too. Every part asks
+    // for itself, and fills its own rows of the next unit. The team's barrier has ordered its reads.
     __device__ __forceinline__ u32 release(u32 unit, const Place &at) const {
         u32 before = 0;
-        if (at.lane() == 0) {
-            arrive(free(unit));
+        if (at.lane() == 0)
             asm volatile("atom.relaxed.cta.shared.add.u32 %0, [%1], 1;"
                          : "=r"(before)
                          : "r"(shared + RELEASE_OFFSET + (unit % STAGES * PARTS + at.part()) * 4)
                          : "memory");
-        }
         return before;
     }
 };
@@ -416,9 +404,8 @@ __device__ __forceinline__ void load_queries(u32 (&q)[STEPS][2][4], const Proble
 #pragma unroll
         for (int step = 0; step < STEPS; ++step) load_matrices(q[step][m], from + step * 128);
     }
-    // Every warp must have seen every unit's barriers before the next round of them begins.
+    // Every warp must have seen every unit's barrier before the next round of it begins.
     ring.await_unit(unit + 1 - team);
-    if (lane < STAGES) arrive(ring.free(unit + lane));
     __syncthreads();
 }
 
@@ -635,11 +622,7 @@ __device__ __forceinline__ u32 walk(const Problem &p, int request, int first_row
         u32 k[2][4];
         ring.await_unit(unit);
         load_matrices(k[0], keys);
-        await(at.read(), unit & 1 ^ 1);
-        if (left > 7 && __shfl_sync(~0u, before, 0) & 1) {
-            await(ring.free(unit - 1), (unit - 1) / STAGES & 1);
-            ring.fill(unit + 1, at.part(), key_address(p, ahead));
-        }
+        if (left > 7 && __shfl_sync(~0u, before, 0) & 1) ring.fill(unit + 1, at.part(), key_address(p, ahead));
         partial_scores(score, q, k, keys, at);
         const Place then = {ring.shared, thread_now()};
         meet(then.team());
@@ -653,8 +636,8 @@ __device__ __forceinline__ u32 walk(const Problem &p, int request, int first_row
         const Lengths kept = kept_lengths(ring.shared, tile);
         ahead = key_slot(p, kept, (tile - (left >> 2) + STAGES) * KEYS + last.own_key());
         add_values(sums, ring.stage(unit), last);
-        __syncwarp();
-        if (last.lane() == 0) arrive(last.read());
+        // From here on the stage may be filled again, and the letters of the next tile may overwrite P.
+        meet(last.team());
         before = ring.release(unit, last);
     }
     write_result(sums, softmax, target, p, first_row, ring.shared, team, part);
@@ -680,9 +663,7 @@ verify_attention(const char *q, const char *draft_keys, const char *pool, u32 *o
     const int end = min(at + chunk, total);
     if (at >= end) return;
     if (threadIdx.x < STAGES) {
-        make_barrier(ring.barrier(threadIdx.x), FILLERS);
-        make_barrier(ring.free(threadIdx.x), WARPS);
-        make_barrier(ring.shared + READ_OFFSET + threadIdx.x * 8, PARTS);
+        make_barrier(ring.barrier(threadIdx.x));
         show_barriers();
     }
     if (threadIdx.x < STAGES * PARTS) store_word(ring.shared + RELEASE_OFFSET + threadIdx.x * 4, 0);

@@ -30,11 +30,36 @@ FORBIDDEN: Final = {
     "unittest": "comes in by mistake only",
     "urllib.request": "nothing is fetched",
 }
-COMMANDS: Final = (
-    ("--help",),
-    ("workers", "--help"),
-    ("workers", "--pid", str(os.getpid()), "--format", "json"),
+OTHERS: Final = dict.fromkeys(
+    (
+        "envprobe.calibration",
+        "envprobe.checks.gate",
+        "envprobe.checks.kernel",
+        "envprobe.checks.nccl",
+        "envprobe.checks.rehearse",
+        "envprobe.checks.trace",
+        "envprobe.checks.triage",
+        "envprobe.checks.unit",
+        "envprobe.factsfile",
+        "envprobe.inspection",
+        "envprobe.kernel",
+        "envprobe.launch",
+        "envprobe.nccl",
+        "envprobe.rehearsal",
+        "envprobe.startup",
+        "envprobe.triage",
+        "envprobe.unitscan",
+    ),
+    "only other commands, or options that were not given, need it",
 )
+NO_PYTHON: Final = {"envprobe.cpython": "--no-python reads nothing inside the workers"}
+_SCAN: Final = ("workers", "--pid", str(os.getpid()), "--format", "json")
+COMMANDS: Final = {
+    ("--help",): FORBIDDEN | OTHERS | NO_PYTHON,
+    ("workers", "--help"): FORBIDDEN | OTHERS | NO_PYTHON,
+    _SCAN: FORBIDDEN | OTHERS,
+    (*_SCAN, "--no-python"): FORBIDDEN | OTHERS | NO_PYTHON,
+}
 SECONDS: Final = 60
 EXPECTED_CODES: Final = (0, 3)
 
@@ -61,9 +86,9 @@ def imported(arguments: tuple[str, ...]) -> set[str]:
 def main() -> int:
     """Print each forbidden import and return how many there are, at most 1."""
     failed = False
-    for arguments in COMMANDS:
+    for arguments, forbidden in COMMANDS.items():
         modules = imported(arguments)
-        for name, reason in FORBIDDEN.items():
+        for name, reason in forbidden.items():
             if any(module == name or module.startswith(f"{name}.") for module in modules):
                 print(f"envprobe {' '.join(arguments)} imports {name}: {reason}")
                 failed = True

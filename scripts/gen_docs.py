@@ -63,6 +63,8 @@ def _exit_codes_lines() -> Iterator[str]:
         " accepts it.",
         "* 4 concerns the target itself. A worker that ends during the scan is a finding.",
         "* `--fail-on warning` or `info` lowers the bar for 1; `--exit-zero` only reports.",
+        "* `envprobe run` exits with the code of the command that it ran (128 + N if signal N ended"
+        " it), whatever its report says; with 2 or 3 if nothing was started.",
         "",
     )
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from envprobe.checks.finding import Check, Context, Finding
-from envprobe.checks.unit import since
-from envprobe.checks.unit.since import Told
 from envprobe.model import Environment, Process, Sentence, View
 from envprobe.unitfacts import UnitFacts
+
+if TYPE_CHECKING:
+    from envprobe.checks.unit.since import Told
 
 
 def unit_of(context: Context) -> UnitFacts | None:
@@ -34,6 +37,9 @@ def changes(context: Context) -> tuple[Told | None, Told | None, tuple[Told, ...
     unit = unit_of(context)
     if unit is None:
         return None, None, ()
+    # A scan without a unit, which is most, must not wait for these.
+    from envprobe.checks.unit import since
+
     given = handed(context)
     files = tuple(one for one in since.env_files(unit, given) if one.shown)
     restarted = since.not_restarted(unit, given)

@@ -4,31 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from envprobe.checks import who, worker_unreadable
+from envprobe.checks import undecided, who, worker_unreadable
 from envprobe.checks.finding import Check, Context, Finding, Severity, Undetermined
 from envprobe.checks.outcomes import Outcome, Status, outcomes, without_process
 from envprobe.model import Sentence, State
 
-_ONE_BY_ONE = 6
-
 
 def _run(context: Context) -> Iterator[Finding]:
     unknown = [one for one in context.once(outcomes) if one.status is Status.UNKNOWN]
-    by_variable = who.folded(unknown, lambda one: (one.expectation, one.reason, one.remedy))
-    groups = who.folded(
-        by_variable.values(),
-        lambda group: (tuple(one.pid for one in group), group[0].reason, group[0].remedy),
-    )
-    for together in groups.values():
+    for together in undecided.together(unknown):
         yield _undecided(context, together)
     for role, expectations in who.folded(without_process(context), lambda one: one.role).items():
-        yield _no_process(role, [one.name for one in expectations])
+        names = [one.name for one in expectations]
+        variable = names[0] if len(names) == 1 else ""
+        yield undecided.no_process(CHECK, role, names, variable)
 
 
 def _undecided(context: Context, together: list[list[Outcome]]) -> Finding:
     first = together[0][0]
     pids = tuple(one.pid for one in together[0])
     names = list(dict.fromkeys(group[0].expectation.name for group in together))
+    those = who.some(names, undecided.ONE_BY_ONE)
     told = {one.pid for one in context.once(worker_unreadable.unread)}
     reason = first.reason or "the libc view cannot be read"
     if first.reading.state is State.UNREADABLE and told.issuperset(pids):
@@ -37,7 +33,7 @@ def _undecided(context: Context, together: list[list[Outcome]]) -> Finding:
         check=CHECK.slug,
         severity=CHECK.severity,
         message=Sentence.of(
-            f"Cannot tell whether what is expected of {who.some(names, _ONE_BY_ONE)} holds in"
+            f"Cannot tell whether what is expected of {those} holds in"
             f" {who.in_words(context, pids)}: {reason.rstrip('.')}."
         ),
         pids=pids,
@@ -49,22 +45,6 @@ def _undecided(context: Context, together: list[list[Outcome]]) -> Finding:
             for group in together
         ),
         remedy=Sentence.of(first.remedy or _REMEDY),
-        undetermined=True,
-    )
-
-
-def _no_process(role: str, names: list[str]) -> Finding:
-    return Finding(
-        check=CHECK.slug,
-        severity=CHECK.severity,
-        message=Sentence.of(
-            f"Cannot tell whether what is expected of {who.some(names, _ONE_BY_ONE)} holds: no"
-            f" process of the scan has the role {role}."
-        ),
-        variable=names[0] if len(names) == 1 else "",
-        remedy=Sentence.of(
-            f"Wait for it with `--wait {role}=1`, or remove the expectation for this role."
-        ),
         undetermined=True,
     )
 

@@ -51,10 +51,16 @@ class Finding:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Context:
-    """All that a check may look at; `once` keeps what several checks compute from it."""
+    """All that a check may look at; `once` keeps what several checks compute from it.
+
+    `beside` are the other nodes of the same job, if it is known to have any, and `node` is the name
+    of this one then.
+    """
 
     routing: Routing
     config: Config
+    node: str = ""
+    beside: tuple[Context, ...] = ()
     memo: dict[Callable[[Context], Any], Any] = dataclasses.field(
         default_factory=dict, init=False, repr=False, compare=False
     )

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from envprobe.checks import hooked, patched, who
+from envprobe.checks import hooked, patched, undecided, who
 from envprobe.checks.finding import Check, Context, Finding, Severity, Undetermined
 from envprobe.checks.hooked import Hooked
 from envprobe.checks.patched import Patched, Status, name_of
 from envprobe.model import Sentence
-
-_ONE_BY_ONE = 6
 
 
 def _run(context: Context) -> Iterator[Finding]:
@@ -19,23 +17,18 @@ def _run(context: Context) -> Iterator[Finding]:
         *context.once(hooked.outcomes),
     ]
     unknown = [one for one in every if one.status is Status.UNKNOWN]
-    by_demand = who.folded(unknown, lambda one: (one.expectation, one.reason, one.remedy))
-    groups = who.folded(
-        by_demand.values(),
-        lambda group: (tuple(one.pid for one in group), group[0].reason, group[0].remedy),
-    )
-    for together in groups.values():
+    for together in undecided.together(unknown):
         yield _undecided(context, together)
     waiting = context.once(patched.without_process)
     for role, expectations in who.folded(waiting, lambda one: one.role).items():
-        yield _no_process(role, [name_of(one) for one in expectations])
+        yield undecided.no_process(CHECK, role, [name_of(one) for one in expectations])
 
 
 def _undecided(context: Context, together: list[list[Patched | Hooked]]) -> Finding:
     first = together[0][0]
     pids = tuple(one.pid for one in together[0])
     expectations = [group[0].expectation for group in together]
-    names = who.some(dict.fromkeys(name_of(one) for one in expectations), _ONE_BY_ONE)
+    names = who.some(dict.fromkeys(name_of(one) for one in expectations), undecided.ONE_BY_ONE)
     return Finding(
         check=CHECK.slug,
         severity=CHECK.severity,
@@ -49,21 +42,6 @@ def _undecided(context: Context, together: list[list[Patched | Hooked]]) -> Find
             for one in expectations
         ),
         remedy=Sentence.of(f"{first.remedy.rstrip('.')}."),
-        undetermined=True,
-    )
-
-
-def _no_process(role: str, names: list[str]) -> Finding:
-    return Finding(
-        check=CHECK.slug,
-        severity=CHECK.severity,
-        message=Sentence.of(
-            f"Cannot tell whether what is expected of {who.some(names, _ONE_BY_ONE)} holds: no"
-            f" process of the scan has the role {role}."
-        ),
-        remedy=Sentence.of(
-            f"Wait for it with `--wait {role}=1`, or remove the expectation for this role."
-        ),
         undetermined=True,
     )
 

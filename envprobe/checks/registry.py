@@ -38,6 +38,7 @@ from envprobe.checks import (
     nccl_read_otherwise,
     nccl_value_origin,
     no_workers,
+    node_not_joined,
     orphan_worker,
     other_interpreter,
     patch_missing,
@@ -106,6 +107,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     env_file_changed.CHECK,
     declared_not_handed_over.CHECK,
     declaration_not_told.CHECK,
+    node_not_joined.CHECK,
 )
 """The checks of `workers`. A new check is added at the end: ids never change their meaning."""
 

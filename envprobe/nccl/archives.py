@@ -108,6 +108,6 @@ def _maker(make: Callable[[], Any], kind: str, name: str) -> Callable[[], Any]:
         extra = "install envprobe[zstd], or " if kind == "zstd" else ""
         raise UsageError(
             f"{name} is compressed with {kind}, which needs a library that is not installed",
-            f"{extra}pipe it in: {kind} -dc FILE | envprobe nccl -",
+            f"{extra}pipe it in, with - for its name: {kind} -dc FILE | envprobe ...",
         ) from None
     return make

@@ -156,7 +156,7 @@ def _version(match: _Match) -> Message:
 
 
 def _ring(match: _Match) -> Message:
-    return messages.Ring("INIT", int(match[1]))
+    return messages.Ring("INIT")
 
 
 def _connection(match: _Match) -> Message:
@@ -232,8 +232,8 @@ _CHOSEN: Final = (
     rb"(?: channel\{Lo\.\.Hi\}=\{(\d+)\.\.(\d+)\}.*| time .*)"
 )
 
-_TIMINGS: Final = rb"Init timings(?: - \w+)?: rank \d+ nranks \d+ total (\d+\.\d+) .*"
-_CONNECTED: Final = rb"Connected (?:all )?(rings|trees|binomial trees|NVLS tree)(?:,.*)?"
+_TIMINGS: Final = rb"Init timings(?: - \w+)?: rank \d+ nranks \d+ total \d+\.\d+ .*"
+_CONNECTED: Final = rb"Connected (?:all )?(?:rings|trees|binomial trees|NVLS tree)(?:,.*)?"
 
 _NCCL: Final[_Rows] = (
     (_SET, _from_environment),
@@ -251,13 +251,13 @@ _NET: Final[_Rows] = (
 )
 _STARTING: Final[dict[bytes, _Rows]] = {
     b"NCCL": _NCCL,
-    b"Chan": ((_CONNECTION, _connection), (rb"Channel \d+/(\d+) :(?: +\d+)+ *", _ring)),
+    b"Chan": ((_CONNECTION, _connection), (rb"Channel \d+/\d+ :(?: +\d+)+ *", _ring)),
     b"comm": _COMM,
     b"nccl": (*_COMM, (rb"ncclTopoGetCpuAffinity: .*", _known("INIT"))),
     b"[Ran": _COMM,
     b"NET/": _NET,
     b"Init": (
-        (_TIMINGS, _said("INIT", "time")),
+        (_TIMINGS, _known("INIT")),
         (rb"Initialized NET plugin .*", _known("NET")),
     ),
     b"Tree": ((rb"Trees \[.*", _known("INIT")),),
@@ -266,8 +266,8 @@ _STARTING: Final[dict[bytes, _Rows]] = {
         (rb"Comm config \w+ reset to " + _NAME + rb"=(.*)", _override),
     ),
     b"Conn": (
-        (_CONNECTED, _said("INIT", "all")),
-        (rb"(Connected NVLS .*)", _said("NVLS", "nvls")),
+        (_CONNECTED, _known("INIT")),
+        (rb"Connected NVLS .*", _known("NVLS")),
     ),
     b"Boot": (
         (rb"Bootstrap ?: Using .*", _once("BOOTSTRAP", "bootstrap")),
@@ -285,8 +285,8 @@ _OTHER: Final[_Rows] = (
     (rb"Using network (\S.*)", _network),
     (rb"P2P Chunksize set to (\d+)", _said("INIT", "chunk")),
     (rb"threadThresholds (\d.*)", _said("TUNING", "thresholds")),
-    (rb"Check P2P Type (\w+ .*)", _said("P2P", "p2p type")),
-    (rb"(NVLS multicast support is .*)", _said("NVLS", "nvls")),
+    (rb"Check P2P Type \w+ .*", _known("P2P")),
+    (rb"NVLS multicast support is .*", _known("NVLS")),
     (rb"Enabled NCCL Func/Proto/Algo Matrix:", lambda match: messages.MatrixHead("ENV")),
     (rb"cudaDriverVersion \d+", _once("INIT", "driver")),
     (rb"(RCCL) version *:? *(\d\S*).*", _version),

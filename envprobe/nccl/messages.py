@@ -103,8 +103,6 @@ class MatrixHead(Message):
 class Ring(Counted):
     """`Channel 00/24 : 0 1 2 3`."""
 
-    channels: int = 0
-
 
 @dataclasses.dataclass(eq=False, slots=True)
 class Connection(Counted):

@@ -75,27 +75,20 @@ class Call:
 class Outcome:
     """What NCCL set up, as its lines say it. Empty fields: no such line was seen.
 
-    `ring_lines` counts `Channel 00/24 : 0 1 ...` (rank 0 only), `ring_channels` is the number after
-    the slash. `networks` are those of `Using network X`. `p2p_chunks` maps `P2P Chunksize set to N`
-    (bytes) to how often it was said. `channels` maps each `N coll channels ...` line to its number
-    of times. `connected` holds `rings`, `trees`, ... of `Connected all X`. `p2p_type` are the pairs
-    of `Check P2P Type`. `init_seconds` is the total of `Init timings`. The rest is as written.
+    `ring_lines` counts `Channel 00/24 : 0 1 ...` (rank 0 only). `networks` are those of `Using
+    network X`. `p2p_chunks` maps `P2P Chunksize set to N` (bytes) to how often it was said.
+    `channels` maps each `N coll channels ...` line to its number of times. The rest is as written.
     """
 
     ring_lines: int = 0
-    ring_channels: int | None = None
     channels: dict[Channels, int] = dataclasses.field(default_factory=dict)
     links: tuple[Link, ...] = ()
     networks: tuple[str, ...] = ()
     p2p_chunks: dict[int, int] = dataclasses.field(default_factory=dict)
-    connected: tuple[str, ...] = ()
     thread_thresholds: str = ""
-    p2p_type: dict[str, int] = dataclasses.field(default_factory=dict)
-    nvls: tuple[str, ...] = ()
     matrices: tuple[Matrix, ...] = ()
     choices: tuple[Choice, ...] = ()
     calls: tuple[Call, ...] = ()
-    init_seconds: float | None = None
 
     @property
     def transports(self) -> dict[str, int]:

@@ -74,7 +74,7 @@ def subsystems(tallies: Iterable[Tally]) -> dict[str, int]:
 
 def outcome(tally: Tally, matrices: Iterable[Matrix], networks: Iterable[str]) -> Outcome:
     """Return what the messages of a tally say together, with what was not counted in it."""
-    rings: dict[int, int] = {}
+    rings = 0
     channels: dict[Channels, int] = {}
     links: dict[tuple[int, int, str, str], int] = {}
     said: dict[str, dict[str, int]] = collections.defaultdict(dict)
@@ -90,7 +90,7 @@ def outcome(tally: Tally, matrices: Iterable[Matrix], networks: Iterable[str]) -
         elif isinstance(message, messages.Called):
             calls[message.function] = calls.get(message.function, 0) + times
         elif isinstance(message, messages.Ring):
-            rings[message.channels] = rings.get(message.channels, 0) + times
+            rings += times
         elif isinstance(message, messages.Said):
             texts = said[message.kind]
             texts[message.text] = texts.get(message.text, 0) + times
@@ -102,28 +102,17 @@ def outcome(tally: Tally, matrices: Iterable[Matrix], networks: Iterable[str]) -
             counts = _channels(message)
             channels[counts] = channels.get(counts, 0) + times
     return Outcome(
-        ring_lines=sum(rings.values()),
-        ring_channels=max(rings, default=None),
+        ring_lines=rings,
         channels=channels,
         links=tuple(Link(*link, times) for link, times in sorted(links.items())),
         networks=tuple(dict.fromkeys(networks)),
         p2p_chunks={int(text): times for text, times in said["chunk"].items()},
-        connected=tuple(said["all"]),
         thread_thresholds=next(iter(said["thresholds"]), ""),
-        p2p_type=_pairs(next(iter(said["p2p type"]), "")),
-        nvls=tuple(said["nvls"]),
         matrices=tuple(matrices),
         choices=tuple(Choice(*choice, times) for choice, times in sorted(choices.items())),
         calls=tuple(Call(function, times) for function, times in sorted(calls.items())),
-        init_seconds=max((float(text) for text in said["time"]), default=None),
     )
 
 
 def _channels(message: messages.ChannelCounts) -> Channels:
     return Channels(message.coll, message.collnet, message.nvls, message.p2p, message.p2p_per_peer)
-
-
-def _pairs(text: str) -> dict[str, int]:
-    words = text.split()
-    pairs = zip(words[::2], words[1::2], strict=False)
-    return {name: int(number) for name, number in pairs if number.isdigit()}

@@ -55,7 +55,6 @@ class Parameter:
     first: Version | None
     last: Version | None
     dead: bool
-    unverified: bool
     prints: str
     silent_from: Version | None
     printed_by: str
@@ -135,7 +134,6 @@ def _parameter(row: dict[str, Any]) -> Parameter:
         first=None if oldest else _parsed(row.get("first", "")),
         last=_parsed(row.get("last", "")),
         dead=row.get("dead", False),
-        unverified=row.get("unverified", False),
         prints=row.get("prints", ""),
         silent_from=_parsed(row.get("silent_from", "")),
         printed_by=row.get("printed_by", ""),

@@ -103,7 +103,8 @@ def analyse(source: str) -> dict:
     try:
         tree = ast.parse(source)
     except SyntaxError as error:
-        return {"reason": f"line {error.lineno} is no valid syntax for this interpreter"}
+        where = f"line {error.lineno}" if error.lineno else f"its text ({error.msg})"
+        return {"reason": f"{where} is no valid syntax for this interpreter"}
     except (ValueError, RecursionError, MemoryError) as error:
         return {"reason": f"it cannot be parsed ({type(error).__name__})"}
     try:

@@ -7,7 +7,6 @@ Documentation/admin-guide/LSM/Yama.rst of the kernel.
 from __future__ import annotations
 
 import dataclasses
-import enum
 import errno
 import os
 from typing import Final, TypeAlias
@@ -19,6 +18,7 @@ from envprobe.process.handle import (
     Status,
     Unsupported,
 )
+from envprobe.process.obstacles import AS_ROOT, EXEC_BLOCK, NOENV, WORDS, Obstacle
 
 Failure: TypeAlias = AccessRefused | ProcessGone | Unsupported
 YAMA_FILE: Final = "/proc/sys/kernel/yama/ptrace_scope"
@@ -27,28 +27,6 @@ _PF_KTHREAD: Final = 0x00200000
 _SECCOMP_FILTER: Final = 2
 _ALL_IDS: Final = ["0", "0", "4294967295"]
 _REFUSALS: Final = (errno.EACCES, errno.EPERM)
-
-
-class Obstacle(str, enum.Enum):
-    """What stands between a reader and a process."""
-
-    GONE = "gone"
-    HIDDEN = "hidden"
-    ZOMBIE = "zombie"
-    KERNEL_THREAD = "kernel_thread"
-    OTHER_USER = "other_user"
-    OTHER_USER_NAMESPACE = "other_user_namespace"
-    NOT_DUMPABLE = "not_dumpable"
-    MORE_CAPABILITIES = "more_capabilities"
-    YAMA_ANCESTORS = "yama_ancestors"
-    YAMA_CAPABILITY = "yama_capability"
-    YAMA_NOBODY = "yama_nobody"
-    SECCOMP = "seccomp"
-    SECURITY_MODULE = "security_module"
-    UNSUPPORTED = "unsupported"
-    TOO_LONG = "too_long"
-    NO_MEMORY = "no_memory"
-    NOT_OFFERED = "not_offered"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -116,15 +94,15 @@ def explain(
     equal words, whatever the process, so that findings can be folded.
     """
     reader = Reader.own()
-    cause, ways = _WORDS[diagnose(target, failure, reader)]
+    cause, ways = WORDS[diagnose(target, failure, reader)]
     status = Status() if isinstance(target, int) else _status(target)
     facts = {
         "target": "uid {}, gid {}".format(*_effective(status)),
         "reader": f"uid {reader.uid}, gid {reader.gid}",
         "refusal": _refusal(failure),
     }
-    useless: tuple[str, ...] = () if environment else (_NOENV, _EXEC_BLOCK)
-    useless += (_AS_ROOT,) if not reader.uid else ()
+    useless: tuple[str, ...] = () if environment else (NOENV, EXEC_BLOCK)
+    useless += (AS_ROOT,) if not reader.uid else ()
     possible = [way.format_map(facts) for way in ways if way not in useless]
     remedy = "; or ".join(possible)
     return f"{what} cannot be read: {cause.format_map(facts)}", f"{remedy[0].upper()}{remedy[1:]}."
@@ -260,96 +238,3 @@ def _owner(handle: ProcessHandle) -> int:
 def _capabilities(status: Status) -> int:
     """Return the permitted capabilities, which the kernel compares with the reader's."""
     return int(status.get("CapPrm", "0"), 16)
-
-
-_NOENV: Final = (
-    "start the server with SPT_NOENV=1 next time, which keeps its exec block readable without "
-    "access to its memory"
-)
-_EXEC_BLOCK: Final = "rely on its exec block"
-_AS_ROOT: Final = "run envprobe as root"
-_CAPABILITY: Final = (
-    "grant envprobe CAP_SYS_PTRACE (docker run --cap-add SYS_PTRACE; Kubernetes "
-    "securityContext.capabilities.add: [SYS_PTRACE])"
-)
-
-_WORDS: Final[dict[Obstacle, tuple[str, tuple[str, ...]]]] = {
-    Obstacle.GONE: (
-        "the process does not exist (any more)",
-        ("run envprobe again and, if it vanishes again, look in the server's log for its end",),
-    ),
-    Obstacle.HIDDEN: (
-        "the process exists, but this /proc hides it (mount option hidepid)",
-        (
-            _AS_ROOT,
-            "join the group that the gid= option of the /proc mount names",
-            _CAPABILITY,
-        ),
-    ),
-    Obstacle.ZOMBIE: (
-        "the process has ended and waits for its parent to collect it (zombie)",
-        ("look in the server's log for the reason of its end and start the server again",),
-    ),
-    Obstacle.KERNEL_THREAD: (
-        "the process is a kernel thread, which runs no program",
-        ("name a process of the server instead",),
-    ),
-    Obstacle.OTHER_USER: (
-        "the process runs as {target}, envprobe as {reader} without CAP_SYS_PTRACE",
-        (_AS_ROOT, "run it as the server's own user ({target})", _CAPABILITY),
-    ),
-    Obstacle.OTHER_USER_NAMESPACE: (
-        "the process belongs to another user namespace, where envprobe's rights do not count",
-        (
-            "run envprobe as root on the host, outside this user namespace",
-            "run it inside the server's own container",
-        ),
-    ),
-    Obstacle.NOT_DUMPABLE: (
-        "the process runs as your user but is not dumpable (set-user-id, file capabilities or "
-        "PR_SET_DUMPABLE), so that its files in /proc belong to root",
-        (_AS_ROOT, _CAPABILITY),
-    ),
-    Obstacle.MORE_CAPABILITIES: (
-        "the process holds capabilities that envprobe lacks, and envprobe has no CAP_SYS_PTRACE",
-        (_AS_ROOT, _CAPABILITY),
-    ),
-    Obstacle.YAMA_ANCESTORS: (
-        "kernel.yama.ptrace_scope is 1: only an ancestor of the process may read its memory",
-        (_NOENV, _AS_ROOT, _CAPABILITY),
-    ),
-    Obstacle.YAMA_CAPABILITY: (
-        "kernel.yama.ptrace_scope is 2: only who holds CAP_SYS_PTRACE may read the memory of "
-        "the process",
-        (_NOENV, _AS_ROOT, _CAPABILITY),
-    ),
-    Obstacle.YAMA_NOBODY: (
-        "kernel.yama.ptrace_scope is 3: nobody may read another process's memory until a reboot",
-        (_NOENV, "boot with kernel.yama.ptrace_scope below 3"),
-    ),
-    Obstacle.SECCOMP: (
-        "a seccomp filter on envprobe itself, usually its container's, refuses it ({refusal})",
-        (_NOENV, "run envprobe outside this container", _CAPABILITY),
-    ),
-    Obstacle.SECURITY_MODULE: (
-        "the kernel refuses it by a rule that it does not show, such as AppArmor, SELinux or a "
-        "root process that is not dumpable ({refusal})",
-        (_NOENV, _AS_ROOT, _CAPABILITY, "look for the refusal in the kernel's log (journalctl -k)"),
-    ),
-    Obstacle.UNSUPPORTED: (
-        "the process is of a kind that envprobe does not read ({refusal})",
-        (_EXEC_BLOCK, "look at a 64-bit process of the same server"),
-    ),
-    Obstacle.TOO_LONG: (
-        "it is longer than execve can hand over, so the process has moved its bounds ({refusal})",
-        ("rely on the other views of this process",),
-    ),
-    Obstacle.NO_MEMORY: (
-        "the process has no memory at this moment: it is starting a program or ending",
-        ("run envprobe again",),
-    ),
-    Obstacle.NOT_OFFERED: (
-        "this kernel does not offer it ({refusal})",
-        ("run envprobe on the host itself: gVisor and WSL 1 lack some files of /proc",),
-    ),
-}

@@ -16,6 +16,7 @@ from envprobe.model import Identity
 from envprobe.process.closing import Closing
 from envprobe.process.procfiles import Stat as Stat
 from envprobe.process.procfiles import Status as Status
+from envprobe.runner import lending
 
 MAX_FILE_BYTES: Final = 16 << 20
 AT_RANDOM: Final = 25
@@ -152,6 +153,13 @@ class ProcessHandle(Closing):
             return os.open(self._path(name), flags | os.O_CLOEXEC, dir_fd=self._descriptor)
         except OSError as error:
             raise self._failure(error, name) from error
+
+    def borrow(self, name: str) -> int | None:
+        """Return a descriptor of /proc/PID/`name` that an ancestor has opened (`runner.lending`).
+
+        None if there is none who lends, or none is lent. The caller closes the descriptor.
+        """
+        return lending.borrow(self._descriptor, self._path(name))
 
     def read(self, name: str, limit: int = MAX_FILE_BYTES) -> bytes:
         """Return the whole of /proc/PID/`name`.

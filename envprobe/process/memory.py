@@ -1,8 +1,9 @@
 """The memory of another process, read without stopping it.
 
 /proc/PID/mem comes first: its descriptor is pinned to the address space, so that after an exit or
-an exec it reads nothing, never another program's bytes. process_vm_readv(2) is for readers to whom
-the kernel refuses the file; it goes by number, so the handle is checked around each call.
+an exec it reads nothing, never another program's bytes. Refused to this reader, it may be opened by
+an ancestor of the process that lends it. process_vm_readv(2) is for readers to whom the kernel
+refuses the file; it goes by number, so the handle is checked around each call.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ class Memory(Closing):
         except AccessRefused as refused:
             if refused.errno not in _REFUSED:
                 raise
+            if (lent := handle.borrow("mem")) is not None:
+                return cls(handle, lent)
             memory = cls(handle, None)
             try:
                 memory._read_by_number(0, 1)

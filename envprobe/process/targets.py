@@ -9,8 +9,9 @@ from typing import Final
 
 from envprobe.errors import TargetGoneError, UndeterminedError, UsageError
 from envprobe.process import cgroups
-from envprobe.process.access import Obstacle, diagnose
+from envprobe.process.access import diagnose
 from envprobe.process.handle import AccessRefused, ProcessGone, ProcessHandle, Status
+from envprobe.process.obstacles import Obstacle
 from envprobe.process.roles import Roles
 from envprobe.process.tree import Listing, boot_offset, listing, start_time
 from envprobe.redact import show_command

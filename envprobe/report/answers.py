@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import dataclasses
 from collections.abc import Mapping
 from typing import Any
@@ -19,8 +18,8 @@ from envprobe.pythonfacts import (
     files_of,
     names_of,
 )
-from envprobe.report.inspection import is_masked, resolved, sentence
-from envprobe.values import Value
+from envprobe.report import values
+from envprobe.report.insidewords import resolved, sentence
 
 
 def inside_document(process: Process, inside: Inside, *, unmask: bool) -> dict[str, Any]:
@@ -112,22 +111,11 @@ def shown_text(text: str | None) -> str | None:
     return None if text is None else redact.show_text(text)
 
 
-def value_document(names: tuple[str, ...], value: Value, *, unmask: bool) -> dict[str, Any]:
-    """Return a value; `names` are those under which it was found, which may tell a credential."""
-    if is_masked(names, value, unmask=unmask):
-        return {"masked": value.length}
-    raw = value.reveal()
-    try:
-        return {"text": raw.decode("utf-8")}
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(raw).decode("ascii")}
-
-
 def _datum(names: tuple[str, ...], datum: Datum, unmask: bool) -> dict[str, Any]:
     one: dict[str, Any] = {"kind": datum.kind}
     members = [_datum(inner, item, unmask) for inner, item in redact.members_of(datum, names)]
     if datum.value is not None:
-        one |= value_document(names, datum.value, unmask=unmask)
+        one |= values.document(names, datum.value, unmask=unmask)
     if datum.kind in ("list", "tuple"):
         one["items"] = members
     if datum.kind == "dict":

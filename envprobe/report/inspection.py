@@ -1,9 +1,7 @@
-"""What `envprobe inspect` has found, as text, and the words that both renderers share."""
+"""What `envprobe inspect` has found, as text, and what both of its renderers ask of it."""
 
 from __future__ import annotations
 
-import datetime
-import os
 import textwrap
 from collections.abc import Iterator
 from typing import Final
@@ -18,7 +16,6 @@ from envprobe.pythonfacts import (
     ClassFact,
     Datum,
     DiskState,
-    FileFact,
     Kind,
     ModuleFact,
     PythonFact,
@@ -26,6 +23,9 @@ from envprobe.pythonfacts import (
     names_of,
     only_named,
 )
+from envprobe.report import values
+from envprobe.report.insidewords import resolved, sentence
+from envprobe.report.labels import clock
 from envprobe.values import Value
 
 _MAX_WIDTH: Final = 110
@@ -52,6 +52,17 @@ _FLAGS: Final = {
 def exit_of(found: Inspection) -> Exit:
     """Return HOLDS if everything that was asked could be read, else UNDETERMINED."""
     return Exit.HOLDS if found.complete else Exit.UNDETERMINED
+
+
+def variables(found: Inspection) -> Iterator[tuple[str, Value, bool]]:
+    """Yield the PYTHON* variables in os.environ, and whether the interpreter ignores them."""
+    environment, python = found.subject.environment, found.subject.python
+    if environment is None or python is None:
+        return
+    ignored = python.flags.get("ignore_environment", 0) > 0
+    for name, value in environment.entries.items():
+        if value is not None:
+            yield name, value, ignored
 
 
 # --- text ----------------------------------------------------------------------------------------
@@ -84,7 +95,7 @@ class _Text:
     def head(self) -> Iterator[str]:
         subject = self.found.subject
         title = redact.show_command(subject.title or (subject.comm,), 120)
-        yield f"PID {subject.identity.pid}, {title}, started {_clock(subject.start_time)}"
+        yield f"PID {subject.identity.pid}, {title}, started {clock(subject.start_time)}"
         if subject.python is not None:
             python = subject.python
             build = f"CPython {redact.show_text(python.version)}, {python.build} build"
@@ -111,7 +122,8 @@ class _Text:
                 yield from self.row("flag", f"{name}={python.flags[name]}: {_FLAGS[name]}")
         for name, value, ignored in variables(self.found):
             effect = " (ignored: this interpreter runs with -E or -I)" if ignored else ""
-            line = f"{redact.show_name(name)}={shown((name,), value, unmask=self.unmask)}{effect}"
+            line = values.line((name,), value, unmask=self.unmask)
+            line = f"{redact.show_name(name)}={line}{effect}"
             yield from self.row("variable", line, printable=True)
         for entry, place in resolved(python, subject.cwd):
             name = entry or "''"
@@ -255,7 +267,7 @@ class _Values:
             return self.container(datum)
         if datum.value is None:
             return f"<{redact.show_text(datum.type_name)}>"
-        return shown(self.names, datum.value, unmask=self.unmask) + _rest(datum)
+        return values.line(self.names, datum.value, unmask=self.unmask) + _rest(datum)
 
     def container(self, datum: Datum) -> str:
         parts = []
@@ -305,63 +317,3 @@ def _called(one: CallableFact) -> str:
 
 def _no_file(module: ModuleFact) -> str:
     return f"no file ({module.origin})" if module.origin else "no file"
-
-
-# --- what both say -------------------------------------------------------------------------------
-
-
-def shown(names: tuple[str, ...], value: Value, *, unmask: bool = False) -> str:
-    """Return a value as one printable line, masked if one of the names that lead to it tells so."""
-    if is_masked(names, value, unmask=unmask):
-        return redact.masked(value.length)
-    return redact.show(names[-1], value, unmask=unmask)
-
-
-def is_masked(names: tuple[str, ...], value: Value, *, unmask: bool) -> bool:
-    """Return whether only the length of a value may be shown."""
-    if value.hidden:
-        return True
-    return not unmask and any(redact.holds_secret(name, value) for name in names)
-
-
-def variables(found: Inspection) -> Iterator[tuple[str, Value, bool]]:
-    """Yield the PYTHON* variables in os.environ, and whether the interpreter ignores them."""
-    environment, python = found.subject.environment, found.subject.python
-    if environment is None or python is None:
-        return
-    ignored = python.flags.get("ignore_environment", 0) > 0
-    for name, value in environment.entries.items():
-        if value is not None:
-            yield name, value, ignored
-
-
-def resolved(python: PythonFact, cwd: str | None) -> Iterator[tuple[str, str | None]]:
-    """Yield each entry of sys.path, and where it leads; None if that is not known."""
-    for entry in python.path:
-        if entry.startswith("/"):
-            yield entry, entry
-        else:
-            yield entry, None if cwd is None else os.path.normpath(os.path.join(cwd, entry))
-
-
-def sentence(fact: FileFact, started: float) -> str:
-    """Return what there is to say of a file of code; "" where nothing has changed."""
-    if fact.state is DiskState.UNCHANGED:
-        return ""
-    runs = f"the process runs what was there at {_clock(started)}, when it started"
-    if fact.state is DiskState.MISSING:
-        return f"{fact.path} is not there any more: {runs}, or later when it imported it"
-    if fact.state is DiskState.UNREADABLE:
-        return f"whether {fact.path} has changed is not known: {fact.reason}"
-    at = _clock(fact.changed or 0.0)
-    return (
-        f"{fact.path} was changed at {at}: {runs}, the disk has another (unless it was imported "
-        "after the change)"
-    )
-
-
-def _clock(at: float) -> str:
-    try:
-        return datetime.datetime.fromtimestamp(at).astimezone().isoformat(" ", "seconds")
-    except (OverflowError, OSError, ValueError):
-        return "unknown time"

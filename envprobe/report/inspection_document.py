@@ -9,12 +9,11 @@ from envprobe import redact
 from envprobe.errors import Exit
 from envprobe.inspection import Inspection
 from envprobe.pythonfacts import Answer
-from envprobe.report import pretty
+from envprobe.report import pretty, values
 from envprobe.report.answers import (
     answer_document,
     python_document,
     shown_text,
-    value_document,
 )
 from envprobe.report.inspection import exit_of, variables
 
@@ -56,7 +55,7 @@ def _interpreter(found: Inspection, unmask: bool) -> dict[str, Any]:
     found_variables = [
         {
             "name": redact.show_name(name),
-            "value": value_document((name,), value, unmask=unmask),
+            "value": values.document((name,), value, unmask=unmask),
             "ignored": off,
         }
         for name, value, off in variables(found)

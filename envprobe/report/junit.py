@@ -50,6 +50,9 @@ def _suite(outlet: Outlet, subject: Subject) -> ElementTree.Element:
     if subject.unexplained:
         meaning = EXIT_MEANINGS[subject.verdict.exit]
         _add(verdict, "error", meaning, subject.verdict.exit.name.lower(), meaning)
+    elif subject.elsewhere:
+        said = f"{EXIT_MEANINGS[subject.verdict.exit]}; told in {', '.join(subject.elsewhere)}"
+        ElementTree.SubElement(verdict, "system-out").text = said
     _count(suite, list(suite.iter("testcase")))
     return suite
 

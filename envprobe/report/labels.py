@@ -1,7 +1,8 @@
-"""Short names for processes and for many of them together."""
+"""Short names for processes, for many of them together, and for times."""
 
 from __future__ import annotations
 
+import datetime
 import os
 import re
 import unicodedata
@@ -94,3 +95,11 @@ def cut(text: str, width: int) -> str:
             break
         kept += one
     return kept + "..."
+
+
+def clock(at: float) -> str:
+    """Return a time in words, with the offset from UTC."""
+    try:
+        return datetime.datetime.fromtimestamp(at).astimezone().isoformat(" ", "seconds")
+    except (OverflowError, OSError, ValueError):
+        return "unknown time"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import dataclasses
 from collections.abc import Iterator
 from typing import Any
@@ -13,7 +12,7 @@ from envprobe.checks.nccl.cells import Cell, Shown
 from envprobe.checks.nccl.reasons import reasons
 from envprobe.nccl import conf
 from envprobe.nccl.facts import Communicator, Process, Rank, VariableRead
-from envprobe.report import findings, nccl_table, pretty
+from envprobe.report import findings, nccl_table, pretty, values
 from envprobe.report.nccl_model import Report
 from envprobe.values import Value
 
@@ -67,14 +66,7 @@ class _Document:
         }
 
     def value(self, name: str, value: Value) -> dict[str, Any]:
-        """Return text, or base64 of what is no UTF-8, or only the length of a credential."""
-        if value.hidden or (not self.unmask and redact.holds_secret(name, value)):
-            return {"masked": value.length}
-        raw = value.reveal()
-        try:
-            return {"text": raw.decode("utf-8")}
-        except UnicodeDecodeError:
-            return {"base64": base64.b64encode(raw).decode("ascii")}
+        return values.document((name,), value, unmask=self.unmask)
 
     def process(self, process: Process) -> dict[str, Any]:
         return {

@@ -95,7 +95,8 @@ class Grid:
 class Subject:
     """One thing that was looked at (a server, a log, an interpreter) and all that was found.
 
-    `checks` are those that were run on it, None: all of the outlet.
+    `checks` are those that were run on it, None: all of the outlet. `elsewhere` names the subjects
+    under which findings of this one are told already.
     """
 
     name: str
@@ -104,12 +105,13 @@ class Subject:
     grids: tuple[Grid, ...] = ()
     notes: tuple[str, ...] = ()
     checks: tuple[Check, ...] | None = None
+    elsewhere: tuple[str, ...] = ()
 
     @property
     def unexplained(self) -> bool:
         """Whether the verdict is no 0, and no finding is why: evidence lacks, or the root ended."""
         outcomes = {one.outcome for one in self.told}
-        if self.verdict.exit is Exit.HOLDS:
+        if self.verdict.exit is Exit.HOLDS or self.elsewhere:
             return False
         if self.verdict.exit is Exit.FINDING:
             return Outcome.FAILS not in outcomes

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -110,7 +109,7 @@ class _Text(findings.Prose):
         took = max(snapshot.ended - snapshot.started, 0)
         processes = _number(len(snapshot.processes), "process", "processes")
         return self.style(
-            f"{host}, {_moment(snapshot.started)}: {processes} read in {took:.2f} s", "title"
+            f"{host}, {labels.clock(snapshot.started)}: {processes} read in {took:.2f} s", "title"
         )
 
     # --- the table -------------------------------------------------------------------------------
@@ -272,10 +271,3 @@ def _number(count: int, one: str, many: str = "") -> str:
 
 def _all(count: int, one: str) -> str:
     return f"the only {one}" if count == 1 else f"all {count} {one}s"
-
-
-def _moment(at: float) -> str:
-    try:
-        return datetime.datetime.fromtimestamp(at).astimezone().isoformat(" ", "seconds")
-    except (OverflowError, OSError, ValueError):
-        return "unknown time"

@@ -21,11 +21,15 @@ def tree() -> Iterator[demo.Tree]:
         yield running
 
 
-def arguments(command: str, tree: demo.Tree) -> tuple[str, ...]:
+def arguments(command: str, tree: demo.Tree, folder: Path) -> tuple[str, ...]:
     if command == "workers":
         return ("--pid", str(tree.pid), "--expect", "NCCL_ALGO=Never")
     if command == "nccl":
         return (str(LOG), "--expect", "NCCL_ALGO=Never")
+    if command == "triage":
+        log = folder / "server.log"
+        log.write_text("RuntimeError: CUDA error: out of memory\n")
+        return (str(log),)
     if command == "unit":
         return ("--expect", "NCCL_ALGO=Never", "--", "/usr/bin/python3", "-c", "pass")
     hook = ("--expect-winner", "/none/sitecustomize.py", "--no-spawn", "--runs", "0")
@@ -37,6 +41,7 @@ def arguments(command: str, tree: demo.Tree) -> tuple[str, ...]:
     [
         ("workers", 1, "EP004"),
         ("nccl", 1, "EP2"),
+        ("triage", 1, "EP606"),
         ("unit", 1, "EP3"),
         ("trace-sitecustomize", 1, "EP1"),
     ],
@@ -46,7 +51,7 @@ def test_one_run_writes_all_formats_and_they_agree(
 ) -> None:
     outputs = {kind: tmp_path / f"report.{kind}" for kind in formats.MACHINE}
     options = [f"-o{kind}={path}" for kind, path in outputs.items()]
-    done = envprobe(command, *options, "--format", "github", *arguments(command, tree))
+    done = envprobe(command, *options, "--format", "github", *arguments(command, tree, tmp_path))
     assert done.returncode == code, done.stderr
     annotations = consumers.annotations(done.stdout)
     assert done.stdout == outputs["github"].read_text()

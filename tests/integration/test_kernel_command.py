@@ -109,7 +109,35 @@ def test_an_interpreter_without_a_compiler(tmp_path: Path) -> None:
     report = found("--compile-only", "--arch", "sm_120", "--python", python)
     assert report["verdict"]["exit"] == 3
     assert told(report) == [("EP410", "kernel-not-compiled", True)]
-    assert report["findings"][0]["who"] == python
+    (finding,) = report["findings"]
+    assert finding["who"] == python
+    assert "lacks what that needs: ModuleNotFoundError" in finding["message"]
+
+
+@pytest.mark.usefixtures("_nvrtc")
+def test_an_interpreter_that_has_the_compiler_and_not_the_reader_of_its_code(
+    tmp_path: Path,
+) -> None:
+    """What is lacking is named: the compiler is there."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path)], check=True)
+    import cuda.bindings
+
+    packages = Path(cuda.bindings.__file__).parents[2]
+    (site,) = tmp_path.glob("lib/python*/site-packages")
+    for name in ("cuda", "nvidia"):
+        (site / name).symlink_to(packages / name)
+    python = str(tmp_path / "bin" / "python")
+    report = found("--compile-only", "--arch", "sm_120", "--python", python)
+    assert told(report) == [("EP410", "kernel-not-compiled", True)]
+    assert "No module named 'elftools'" in report["findings"][0]["message"]
+    assert "NVRTC" not in report["findings"][0]["message"]
+
+
+@pytest.mark.usefixtures("_nvrtc")
+def test_an_architecture_that_the_kernel_is_not_for() -> None:
+    (finding,) = found("--compile-only", "--arch", "sm_70")["findings"]
+    assert finding["check"] == "kernel-not-compiled"
+    assert "for sm_80 and later" in finding["remedy"]
 
 
 # --- images of libraries -------------------------------------------------------------------------
@@ -416,6 +444,14 @@ def test_whose_function_it_is_is_told_without_a_gpu(python: str, tmp_path: Path)
         ("EP412", "installed-unexpected", False),
     ]
     assert f"{tmp_path}/my_kernels.py" in report["findings"][1]["message"]
+
+
+@pytest.mark.sglang
+def test_the_first_line_says_that_nothing_is_patched(python: str) -> None:
+    ran = kernel("--installed", "--python", python)
+    first = " ".join(ran.stdout.partition("\n\n")[0].split())
+    assert "no patch is there: the class holds SGLang's own function" in first
+    assert ran.returncode in (0, 3)
 
 
 @pytest.mark.sglang

@@ -54,6 +54,8 @@ LINES = [
     ("EnvironmentFile=nccl.env", "env-file-not-found", None),
     ("Environment=A=1\nUnsetEnvironment=A", "variable-removed", "A"),
     ("ExecStart=/bin/true", "exec-line-odd", None),
+    ("ExecStart=bin/python3 x.py", "exec-line-odd", None),
+    ("ExecStart=/usr/bin/ x.py", "exec-line-odd", None),
 ]
 
 
@@ -210,7 +212,7 @@ def test_a_manifest_in_yaml_with_its_service_and_config(tmp_path: Path) -> None:
     assert found["definitions"][0]["subject"] == "StatefulSet/sgl/server"
     ran = envprobe("unit", "--kube", str(manifest), "--container", "other")
     assert (ran.returncode, ran.stdout) == (2, "")
-    assert "there is no container other in it" in ran.stderr
+    assert "it has no container other; it has" in ran.stderr
 
 
 def test_values_cannot_break_the_report_and_secrets_stay_in(tmp_path: Path) -> None:
@@ -290,3 +292,177 @@ def test_the_sandbox_of_a_unit_is_reported(tmp_path: Path) -> None:
     ]
     text = envprobe("unit", unit).stdout
     assert f"changes which files are seen: PrivateTmp=yes ({unit}:2)" in text.replace("\n    ", "")
+
+
+# --- what a new user tries -----------------------------------------------------------------------
+
+
+def test_a_program_that_systemd_refuses_is_not_followed_and_not_run(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    ran = tmp_path / "ran"
+    program = tmp_path / "bin" / "python3"
+    program.write_text(f"#!/bin/sh\ntouch {ran}\n")
+    program.chmod(0o755)
+    (tmp_path / "x.py").write_text("")
+    lines = (f"WorkingDirectory={tmp_path}", "User=root")
+    found = _json(_file(tmp_path, *lines, start="ExecStart=bin/python3 x.py"))
+    assert (found["verdict"]["exit"], _checks(found)) == (1, {"exec-line-odd"})
+    assert "systemd refuses the unit" in found["findings"][0]["message"]
+    assert found["definitions"][0]["launches"] == []
+    assert not ran.exists()
+    dashed = _json(_file(tmp_path, *lines, start="ExecStart=-bin/python3 x.py"))
+    assert "systemd ignores the line" in dashed["findings"][0]["message"]
+
+
+def test_a_doubled_dollar_is_no_variable(tmp_path: Path) -> None:
+    start = f'ExecStart={PYTHON} -c "a $$HOME" $$Z b$$$$c'
+    assert _checks(_json(_file(tmp_path, start=start))) == set()
+    found = _json(_file(tmp_path, start=f"ExecStart={PYTHON} -c a$$$HOME"))
+    assert _checks(found) == {"exec-line-odd"}
+
+
+def test_a_shell_prefix_is_no_plain_start(tmp_path: Path) -> None:
+    found = _json(_file(tmp_path, start=f"ExecStart=|{PYTHON} -c pass"))
+    assert (found["verdict"]["exit"], _checks(found)) == (3, {"launch-unknown"})
+
+
+def test_an_interpreter_that_is_not_here_is_said_and_never_announced(tmp_path: Path) -> None:
+    here = _json("--", "/nothing/here/python3", "-c", "pass")
+    assert (here["verdict"]["exit"], _checks(here)) == (3, {"launch-unknown"})
+    assert "/nothing/here/python3 is not on this machine" in here["findings"][0]["message"]
+    nowhere = _json("--", "python3", "-c", "pass", PATH="/nothing/here")
+    assert (nowhere["verdict"]["exit"], _checks(nowhere)) == (3, {"launch-unknown"})
+    # A file may be of another machine: what is declared can still be told.
+    unit = _file(tmp_path, start="ExecStart=/nothing/here/python3 -c pass")
+    found = _json(unit)
+    assert (found["verdict"]["exit"], _checks(found)) == (0, set())
+    assert found["definitions"][0]["launches"][0]["missing"] == "not on this machine"
+    ran = envprobe("unit", unit)
+    assert "interpreter /nothing/here/python3 (not on this machine)" in ran.stdout
+    assert ran.stderr == ""
+
+
+def test_what_is_run_is_announced_only_where_it_is(tmp_path: Path) -> None:
+    script = tmp_path / "x.py"
+    script.write_text("")
+    told = f"envprobe: this runs {PYTHON} -I -S to parse the program's first file\n"
+    assert envprobe("unit", _file(tmp_path)).stderr == ""
+    unit = _file(tmp_path, start=f"ExecStart={PYTHON} {script}")
+    assert envprobe("unit", unit).stderr == told
+    assert envprobe("unit", "--no-interpreter", unit).stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("sgl*", "sgl* is a pattern"),
+        ("sgl@?", "sgl@? is a pattern"),
+        ("[red]", "[red] is a pattern"),
+        ("sgl@", "sgl@.service is a template"),
+        ("sgl@.service", "sgl@.service is a template"),
+        ("a b", "a b is no name of a unit"),
+        ("\x1b[31mx", "is a pattern"),
+        ("x" * 300, "is no name of a unit"),
+        (".timer", ".timer is no service"),
+        ("@1", "@1 is no name of a unit"),
+    ],
+)
+def test_a_name_that_is_none_is_one_clear_error(name: str, said: str) -> None:
+    for command in (("unit", name), ("trace-sitecustomize", "--unit", name)):
+        ran = envprobe(*command)
+        assert (ran.returncode, ran.stdout) == (2, ""), ran.stderr
+        assert said in ran.stderr
+        assert "\x1b" not in ran.stderr
+
+
+def test_an_expectation_is_of_what_the_container_is_handed(tmp_path: Path) -> None:
+    image = tmp_path / "image.json"
+    image.write_text('[{"Config": {"Env": ["FROM_IMAGE=1"]}}]')
+    words = ("--", "env", "MYVAR=1", "A=1", "docker", "run", "-e", "A", "img", "python3", "x.py")
+    stopped = {"env-stops-at-container", "declared-unexpected"}
+    lost = _json("--expect", "MYVAR=1", *words)
+    assert (lost["verdict"]["exit"], _checks(lost)) == (1, stopped)
+    (one,) = [each for each in lost["findings"] if each["check"] == "declared-unexpected"]
+    assert (one["undetermined"], one["variable"]) == (True, "MYVAR")
+    sure = _json("--expect", "MYVAR=1", "--image-inspect", str(image), *words)
+    (one,) = [each for each in sure["findings"] if each["check"] == "declared-unexpected"]
+    assert (one["undetermined"], one["severity"]) == (False, "error")
+    assert "MYVAR is not handed over, against --expect: expected 1" in one["message"]
+    assert _json("--expect", "A=1", *words)["verdict"]["exit"] == 0
+    of_image = ("--image-inspect", str(image), "--expect", "FROM_IMAGE=1", "--expect", "!MYVAR")
+    assert _json(*of_image, *words)["verdict"]["exit"] == 0
+
+
+def test_words_of_a_command_line_can_be_told_apart() -> None:
+    ran = envprobe("unit", "--", PYTHON, "-c", "import os; os.nice(0)", "", "a b")
+    assert f"starts (the command line): {PYTHON} -c" in " ".join(ran.stdout.split())
+    assert "-c 'import os; os.nice(0)' '' 'a b'" in " ".join(ran.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("option", "document", "said"),
+    [
+        ("--kube", {"kind": "Pod", "spec": {"containers": [{"env": 5}]}}, "its env is no list"),
+        ("--kube", {"kind": "Pod", "spec": {"containers": [7]}}, "its containers holds something"),
+        (
+            "--kube",
+            {"kind": "Pod", "metadata": 5, "spec": {"containers": [{}]}},
+            "its metadata is no object",
+        ),
+        (
+            "--kube",
+            {"kind": "Pod", "spec": {"containers": [{"envFrom": [{"secretRef": 3}]}]}},
+            "its secretRef is no object",
+        ),
+        (
+            "--kube",
+            {"kind": "Pod", "spec": {"containers": [{"env": [{"name": "A", "valueFrom": 1}]}]}},
+            "its valueFrom is no object",
+        ),
+        (
+            "--kube",
+            {"kind": "Pod", "spec": {"containers": [{"command": "sh"}]}},
+            "its command is no list",
+        ),
+        ("--compose", {"services": {"a": {"environment": [1]}}}, "list of NAME=VALUE"),
+        ("--compose", {"services": {"a": {"environment": {"A": []}}}}, "no object of texts"),
+        ("--compose", {"services": {"a": {"command": {"a": 1}}}}, "a command is a text"),
+        ("--compose", {"services": {"a": {}, "b": {}}}, "Name one of them with --service"),
+    ],
+)
+def test_a_document_of_another_shape_is_one_clear_error(
+    tmp_path: Path, option: str, document: Any, said: str
+) -> None:
+    path = tmp_path / "given.json"
+    path.write_text(json.dumps(document))
+    ran = envprobe("unit", option, str(path))
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert said in ran.stderr
+
+
+def test_a_value_that_is_no_text_is_refused_by_the_cluster(tmp_path: Path) -> None:
+    path = tmp_path / "pod.yaml"
+    path.write_text(
+        "kind: Pod\nmetadata: {name: p}\nspec:\n  enableServiceLinks: false\n  containers:\n"
+        "  - {name: a, env: [{name: NCCL_X, value: 3}, {name: NCCL_Y, value: '3'}]}\n"
+    )
+    found = _json("--kube", str(path))
+    (one,) = found["findings"]
+    assert (one["check"], one["variable"]) == ("env-file-line-ignored", "NCCL_X")
+    assert found["verdict"]["exit"] == 1
+
+
+def test_what_mends_a_value_that_is_not_known_hangs_on_where_it_is(tmp_path: Path) -> None:
+    env_file = tmp_path / "nccl.env"
+    env_file.write_text("NCCL_ALGO\n")
+    (one,) = [
+        each
+        for each in _json("--env-file", str(env_file))["findings"]
+        if each["check"] == "declared-unknown"
+    ]
+    assert one["remedy"].startswith("Write NAME=VALUE into the file")
+    compose = tmp_path / "compose.json"
+    compose.write_text('{"services": {"a": {"environment": ["NCCL_ALGO", "A=1"]}}}')
+    (one,) = _json("--compose", str(compose))["findings"]
+    assert (one["check"], one["variable"]) == ("declared-unknown", "NCCL_ALGO")
+    assert one["remedy"].startswith("Set it where `docker compose config` is run")

@@ -307,3 +307,23 @@ def test_a_unit_that_does_not_exist(manager: UserManager) -> None:
     ran = envprobe("unit", "--user", "nothing", env=environment(**manager.environment))
     assert (ran.returncode, ran.stdout) == (2, "")
     assert "the unit nothing.service does not exist in the user's service manager" in ran.stderr
+
+
+def test_a_unit_that_is_masked_says_how_to_take_that_away(manager: UserManager) -> None:
+    (manager.units / "masked.service").symlink_to("/dev/null")
+    manager.write("instance@.service", _body("Environment=NCCL_ALGO=Ring"))
+    manager.write("relative.service", _body(exec_start="bin/python3 -c 1"))
+    manager.systemctl("daemon-reload")
+    ran = envprobe("unit", "--user", "masked", env=environment(**manager.environment))
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert "systemctl --user unmask masked.service" in ran.stderr
+    # systemctl answers a pattern with any unit, and none of them was meant.
+    ran = envprobe("unit", "--user", "inst*", env=environment(**manager.environment))
+    assert (ran.returncode, "inst* is a pattern" in ran.stderr) == (2, True)
+    assert _unit(manager, "instance@1.5")["definitions"][0]["subject"] == "instance@1.5.service"
+    # What is refused here is refused by systemd.
+    state = manager.systemctl("show", "--property=LoadState", "--value", "relative.service")
+    assert state.strip() == "bad-setting"
+    found = _unit(manager, "relative")
+    assert _checks(found) == {("exec-line-odd", "error"), ("unit-not-loaded", "error")}
+    assert found["definitions"][0]["launches"] == []

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envprobe import redact
+from envprobe import credentials, redact
 from envprobe.model import Sentence, Shown
 from envprobe.values import Value
 
@@ -127,13 +127,13 @@ ORDINARY = [
 
 @pytest.mark.parametrize(("name", "value"), SECRETS)
 def test_credentials_are_masked_with_their_length_only(name: str, value: bytes) -> None:
-    assert redact.is_secret(name, value)
+    assert credentials.is_secret(name, value)
     assert redact.show(name, Value(value)) == f"<masked, {len(value)} bytes>"
 
 
 @pytest.mark.parametrize(("name", "value"), ORDINARY)
 def test_ordinary_variables_are_shown(name: str, value: bytes) -> None:
-    assert not redact.is_secret(name, value)
+    assert not credentials.is_secret(name, value)
     assert "masked" not in redact.show(name, Value(value))
 
 
@@ -286,7 +286,7 @@ def cost(piece: bytes, length: int) -> float:
     """Return the seconds of CPU time that masking a value made of `piece` takes."""
     value = (piece * length)[:length]
     started = time.process_time()
-    redact.is_secret("X", value)
+    credentials.is_secret("X", value)
     redact.show("X", Value(value))
     return time.process_time() - started
 

@@ -17,7 +17,7 @@ from envprobe.model import Confidence, Role, Sentence, View
 from envprobe.ncclfacts import LogState
 from envprobe.pythonfacts import AnswerState, DiskState, FileFact
 from envprobe.values import Value
-from tests.unit.checks import nccls, units
+from tests.unit.checks import nccls, nodes, units
 from tests.unit.checks.insides import (
     BACKEND,
     HOOK_FILE,
@@ -168,6 +168,7 @@ FIRING: dict[str, Callable[[], Result]] = {
     "declaration-not-told": lambda: units.put(
         sglang(1), units.entries({"NCCL_ALGO": None}), asked=True
     ).run(),
+    "node-not-joined": lambda: nodes.run(sglang(1), Scene().add(ROOT))[0],
 }
 
 
@@ -258,6 +259,7 @@ IDS = {
     "EP042": "env-file-changed",
     "EP043": "declared-not-handed-over",
     "EP044": "declaration-not-told",
+    "EP045": "node-not-joined",
 }
 
 
