@@ -47,7 +47,7 @@ CHECK = Check(
     severity=Severity.ERROR,
     summary="Which workers of two nodes belong together cannot be told.",
     why="The command merge compares the workers of one job across its nodes. If a node has several"
-    " servers, or none with workers of the same role, nothing says which of them must agree with those of"
+    " servers, or none with workers of the same role, nothing says which must agree with those of"
     " another node; if NCCL's logs name every communicator and none is of both nodes, the nodes are"
     " not of one job.",
     mend="Scan each node with --pid of the one server that is meant, or let NCCL's logs tell: start"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from envprobe.checks import breaks, peers, who
+from envprobe.checks import breaks, differing, who
 from envprobe.checks.finding import Context, Finding, Severity
 from envprobe.checks.outcomes import covered
 from envprobe.model import Sentence, State
@@ -28,7 +28,7 @@ def altered(context: Context) -> tuple[breaks.Altered, ...]:
 
 
 def _all(context: Context) -> Iterator[breaks.Altered]:
-    told = context.once(covered) | context.once(peers.told_of)
+    told = context.once(covered) | context.once(differing.told_of)
     for name in context.routing.names:
         if _given_anew(name):
             continue

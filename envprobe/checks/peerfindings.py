@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from envprobe.checks import breaks, who
+from envprobe.checks.differing import all_differences
 from envprobe.checks.finding import Context, Finding, Severity
 from envprobe.checks.peers import (
     SLUGS,
     Difference,
     Elsewhere,
     Kind,
-    all_differences,
     consequence_of,
 )
 from envprobe.model import Sentence, Shown, View

@@ -97,16 +97,6 @@ def differences(context: Context) -> tuple[Difference, ...]:
     return tuple(_all(context))
 
 
-def all_differences(context: Context) -> tuple[Difference, ...]:
-    """Return the differences inside the peer groups, and those to the other nodes of a job."""
-    if not context.beside:
-        return context.once(differences)
-    # Slow to import: only `merge` has nodes beside each other.
-    from envprobe.checks import across
-
-    return (*context.once(differences), *context.once(across.differences))
-
-
 def _all(context: Context) -> Iterator[Difference]:
     names = [name for name in context.routing.names if variables.by_design(name) is None]
     for group in context.routing.groups:
@@ -216,16 +206,6 @@ def written_by_framework(context: Context, pid: int, name: str) -> bool:
     """Return whether a known writer set the variable on its way to a process."""
     route = context.routing.routes.get((pid, name))
     return route is not None and bool(route.arriving) and bool(route.arriving[-1].writer)
-
-
-def told_of(context: Context) -> frozenset[tuple[int, str]]:
-    """Return the (pid, variable) pairs of which a finding about a difference speaks."""
-    return frozenset(
-        (pid, one.name)
-        for one in context.once(all_differences)
-        if not one.told and SLUGS[one.kind] not in context.config.ignore
-        for pid in one.pids
-    )
 
 
 def consequence(context: Context, name: str, pids: Iterable[int]) -> Iterator[Sentence]:

@@ -18,7 +18,6 @@ UNTOLD = 83
 """The exit code of a first process that is asked for nothing: no hook has ended it."""
 
 
-
 def lead(codes: dict, began: float, member: object) -> None:
     """Be the first process, whose children run `member`."""
     probe, reach = load(codes["startup_probe"]), load(codes["startup_reach"])

@@ -322,7 +322,7 @@ def test_the_device_of_a_stand_in_for_the_driver_decides_on_images(tmp_path: Pat
     [
         (["--compile-only"], "--compile-only needs --arch"),
         (["--arch", "sm_120"], "--arch is for --compile-only and --archs-of"),
-        (["--compile-only", "--arch", "hopper"], "hopper names no architecture"),
+        (["--compile-only", "--arch", "hopper"], '"hopper" names no architecture'),
         (["--compile-only", "--archs-of", "x"], "exclude each other"),
         (["--installed", "--archs-of", "x"], "exclude each other"),
         (["--compile-only", "--arch", "90", "--device", "0"], "runs nothing on a device"),

@@ -129,10 +129,11 @@ def test_a_unit_that_is_refused_after_starts_by_hand_names_the_limit(
         "[Unit]\nStartLimitIntervalSec=60\nStartLimitBurst=2\n"
         f"[Service]\nExecStart={PYTHON} -c 'import envprobe_has_no_such_module'\n"
     )
+    # Each daemon-reload would begin to count anew.
+    _start(manager, "byhand", body)
     for _ in range(2):
-        _start(manager, "byhand", body)
         _wait_until(manager, "byhand", "failed")
-    manager.systemctl("start", "byhand", check=False)
+        manager.systemctl("start", "byhand", check=False)
     found = _triage(journal, manager, "--unit", "byhand", code=1)
     assert (found["unit"]["restarts"], found["unit"]["result"]) == (0, "exit-code")
     cause = _finding(found, "start-module-missing")
