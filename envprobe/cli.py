@@ -25,8 +25,8 @@ from envprobe.cli_app import app
 from envprobe.errors import EnvprobeError, Exit, UsageError
 
 
-class _Terminated(BaseException):
-    """SIGTERM has come."""
+class _Ended(BaseException):
+    """SIGTERM or SIGHUP has come."""
 
 
 def run(arguments: list[str]) -> int:
@@ -37,8 +37,8 @@ def run(arguments: list[str]) -> int:
         return _run(arguments)
     except KeyboardInterrupt:
         return int(Exit.INTERRUPTED)
-    except _Terminated:
-        return int(Exit.TERMINATED)
+    except _Ended as ended:
+        return int(Exit(ended.args[0]))
     except cli_output.ClosedPipe:
         return int(Exit.BROKEN_PIPE)
     except EnvprobeError as error:
@@ -57,14 +57,16 @@ def run(arguments: list[str]) -> int:
 
 
 def _take_signals() -> None:
-    """Have SIGINT and SIGTERM raise; a SIGINT that is ignored, as under nohup, stays ignored."""
-    signal.signal(signal.SIGTERM, _terminate)
+    """Have SIGINT, SIGTERM and SIGHUP raise; one that is ignored, as under nohup, stays ignored."""
+    signal.signal(signal.SIGTERM, _end)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, _end)
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def _terminate(number: int, frame: FrameType | None) -> NoReturn:
-    raise _Terminated
+def _end(number: int, frame: FrameType | None) -> NoReturn:
+    raise _Ended(128 + number)
 
 
 def _run(arguments: list[str]) -> int:

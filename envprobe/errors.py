@@ -19,6 +19,7 @@ class Exit(enum.IntEnum):
     UNDETERMINED = 3
     TARGET_GONE = 4
     INTERNAL = 70
+    HUNG_UP = 129
     INTERRUPTED = 130
     BROKEN_PIPE = 141
     TERMINATED = 143
@@ -31,6 +32,7 @@ EXIT_MEANINGS: Final[dict[Exit, str]] = {
     Exit.UNDETERMINED: "something required could not be determined",
     Exit.TARGET_GONE: "the target is gone or is no such process",
     Exit.INTERNAL: "internal error in envprobe",
+    Exit.HUNG_UP: "the terminal went away (SIGHUP)",
     Exit.INTERRUPTED: "interrupted (SIGINT)",
     Exit.BROKEN_PIPE: "the reader of the output went away (SIGPIPE)",
     Exit.TERMINATED: "terminated (SIGTERM)",

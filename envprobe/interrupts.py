@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM before and after the command itself: they end the process at once.
+"""SIGINT, SIGTERM and SIGHUP before and after the command itself: they end the process at once.
 
 Python's own handler for SIGINT shows a traceback when it comes during an import. Everything here
 is built in: `signal` itself would import `enum`, in each of the two processes of a run.
@@ -9,18 +9,18 @@ from __future__ import annotations
 import _signal  # type: ignore[import-not-found]
 import os
 
-_ENDING = (_signal.SIGINT, _signal.SIGTERM)
+_ENDING = (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP)
 
 
 def end_at_once() -> None:
-    """Have SIGINT and SIGTERM end this process with 130 and 143; what is ignored stays ignored."""
+    """Have each end this process with 128 and its number; what is ignored stays ignored."""
     for number in _ENDING:
         if _signal.getsignal(number) != _signal.SIG_IGN:
             _signal.signal(number, _end)
 
 
 def hold() -> None:
-    """Hold both signals back, also across execve(2), until `release`."""
+    """Hold all three back, also across execve(2), until `release`."""
     _signal.pthread_sigmask(_signal.SIG_BLOCK, _ENDING)
 
 

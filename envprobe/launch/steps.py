@@ -12,7 +12,7 @@ from envprobe.launch.declared import Builder, Declared, setting
 from envprobe.launch.identity import NO_ONE, Identity
 from envprobe.launch.types import NOWHERE, Place, Remark, Setting, Source
 
-_PYTHON: Final = re.compile(r"python(?:3(?:\.\d+)?t?)?|pypy3?(?:\.\d+)?")
+_PYTHON: Final = re.compile(r"python(?:3(?:\.\d+)?t?)?(?:d|-dbg)?|pypy3?(?:\.\d+)?")
 _WITH_VALUE: Final = ("-X", "-W", "--check-hash-based-pycs")
 
 

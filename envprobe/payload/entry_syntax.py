@@ -56,6 +56,8 @@ def main(descriptor: str, mode: str, target: str, cwd: str, *folders: str) -> No
         answer = {"path": path}
         if path is None:
             answer["reason"] = "the module is not found where it is looked for"
+        elif sys.version_info < (3, 8):
+            answer["reason"] = "its interpreter is older than CPython 3.8, whose grammar is needed"
         else:
             answer.update(analyse_file(path))
     except OSError as error:

@@ -33,8 +33,7 @@ MAX_RESULT_BYTES: Final = 64 << 20
 _HEADER: Final = struct.Struct("<?I")
 _CHUNK: Final = 1 << 18
 _REAP_SECONDS: Final = 0.2
-_INTERRUPTS: Final = (signal.SIGINT, signal.SIGTERM)
-_RESET: Final = (*_INTERRUPTS, signal.SIGPIPE)
+_INTERRUPTS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 _unreaped: set[int] = set()
 """Children that were killed but had not ended yet: they are collected when they have."""
@@ -190,8 +189,11 @@ def _has_ended(pid: int) -> bool:
 def _serve(items: Sequence[T], work: Callable[[T], Any], pipe: int, mask: set[int]) -> NoReturn:
     """Work in the child; nothing of the parent's (exit handlers, buffers) runs here."""
     try:
-        for number in _RESET:
-            signal.signal(number, signal.SIG_DFL)
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+        for number in _INTERRUPTS:
+            # What nohup has ignored must not end the reader either.
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         gc.freeze()
         _release_streams(pipe)

@@ -16,9 +16,7 @@ from envprobe.launch.environment import FROM_FILE_ONLY
 from envprobe.launch.types import Entry
 from envprobe.startup.types import Launch
 
-_REMEDY: Final = (
-    "Name the interpreter and its environment: trace-sitecustomize --python P --env K=V."
-)
+_REMEDY: Final = "Name what it starts itself: `-- COMMAND...` with the interpreter in it."
 _DECIDING: Final = (
     *("PYTHONPATH", "PYTHONHOME", "PYTHONNOUSERSITE", "PYTHONUSERBASE", "PYTHONSAFEPATH"),
     *("PYTHONPLATLIBDIR", "PYTHONPYCACHEPREFIX", "HOME"),

@@ -303,7 +303,9 @@ class Waiting:
         return self.process.returncode, out, err
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGHUP, 129), (signal.SIGINT, 130), (signal.SIGTERM, 143)]
+)
 def test_a_signal_ends_it_at_once_and_without_a_word(
     tree: demo.Tree, number: signal.Signals, code: int
 ) -> None:
@@ -426,7 +428,9 @@ def test_colours_only_on_a_terminal_that_wants_them(tree: demo.Tree) -> None:
 # --- interrupts -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGHUP, 129), (signal.SIGINT, 130), (signal.SIGTERM, 143)]
+)
 def test_a_signal_from_before_the_first_line_ends_it_in_the_second_interpreter(
     number: signal.Signals, code: int
 ) -> None:

@@ -14,7 +14,8 @@ import jsonschema
 import pytest
 
 from envprobe import tables
-from envprobe.nccl import streams
+from envprobe.errors import UsageError
+from envprobe.nccl import archives, streams
 from envprobe.report import formats
 from envprobe.triage import reading
 from tests.programs import consumers
@@ -259,8 +260,6 @@ def test_an_empty_log_and_one_without_a_failure_are_could_not_tell(tmp_path: Pat
 def test_wrong_usage_is_one_error(arguments: tuple[str, ...], code: int, said: str) -> None:
     if "a\0b" in arguments:
         # No command line can hold it; a program that calls in can.
-        from envprobe.errors import UsageError
-
         with pytest.raises(UsageError, match=said):
             reading.read("a\0b")
         return
@@ -293,6 +292,25 @@ def test_a_log_that_may_not_be_read_is_could_not_tell(tmp_path: Path) -> None:
         [sys.executable, "-c", child, str(log), root], capture_output=True, text=True, check=True
     )
     assert ran.stdout.strip() == f"3 {log} may not be read"
+
+
+def test_a_manager_that_is_not_there_leaves_the_log(tmp_path: Path) -> None:
+    ran = envprobe(
+        "triage", "--user", "--unit", "a", env=environment(XDG_RUNTIME_DIR=str(tmp_path))
+    )
+    assert ran.returncode == 3
+    assert "service manager cannot be asked" in ran.stderr
+    assert "`journalctl --user-unit=a | envprobe triage -`" in ran.stderr
+
+
+def test_a_compression_without_its_library_names_no_other_command(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+    with pytest.raises(UsageError) as raised:
+        list(archives.unpacked("zstd", iter([b""]), "a.zst", 1))
+    assert "zstd -dc FILE" in raised.value.remedy
+    assert "nccl" not in raised.value.remedy
 
 
 def test_a_report_never_replaces_the_log(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ TABLE = {
     Exit.UNDETERMINED: (3, "could not be determined"),
     Exit.TARGET_GONE: (4, "gone"),
     Exit.INTERNAL: (70, "internal error"),
+    Exit.HUNG_UP: (129, "SIGHUP"),
     Exit.INTERRUPTED: (130, "SIGINT"),
     Exit.BROKEN_PIPE: (141, "SIGPIPE"),
     Exit.TERMINATED: (143, "SIGTERM"),

@@ -57,7 +57,7 @@ def _told(
     if reading.value is not None:
         evidence.append(Sentence.of(f"{reading.source}: {name}=", Shown(name, reading.value)))
     elif reading.reason or reading.source:
-        evidence.append(Sentence.of(reading.reason or f"{reading.source} removes it."))
+        evidence.append(Sentence.of(reading.reason or f"{reading.source} leaves it out."))
     return found(
         CHECK,
         definition,
