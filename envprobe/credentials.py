@@ -57,11 +57,14 @@ _TELLING_PAIRS: Final = re.compile(
     rb"['\"]?\s{0,8}[=:]\s{0,8}['\"]?[^\s'\"&;,]"
     rb"|(?<![a-z])token['\"]?\s{0,8}[=:]\s{0,8}['\"]?(?!\d{1,9}(?![A-Za-z0-9]))[^\s'\"&;,]"
     rb"|--(?:api-key|password|token|secret|auth-token|hf-token)\s{1,8}\S"
+    rb"|\b(?:set-)?cookie:\s{0,8}\S"
     rb"|\bsshpass\s{1,8}-p\s{0,8}\S)"
     rb"|(?<![^\s\"'])(?:-[uU]|--(?:proxy-)?user[ =])\s{0,8}(?!\d{1,9}:\d{1,9}(?![^\s\"']))"
     rb"[^\s:\"'/]{1,128}:[^\s\"'/]"
 )
 _TELLING_RUN: Final = re.compile(rb"(?P<pair>" + _TELLING_PAIRS.pattern + rb")\S*")
+# A cookie is several words: all of its line is masked.
+_COOKIE: Final = re.compile(rb"(?i)(\b(?:set-)?cookie['\"]?:\s{0,8})[^\r\n]+")
 _BEFORE_SECRET: Final = re.compile(rb".*\s|.*[=:'\"]", re.S)
 # `-p 8080:80`, `-p 22` and `mkdir -p ./x`: a port, a number or a path, and no password.
 _NO_PASSWORD: Final = re.compile(r"[\d.:/]+(?:tcp|udp)?|[./~].*", re.S)
@@ -157,5 +160,5 @@ def without_pairs(text: str) -> str:
         before = _BEFORE_SECRET.match(found["pair"])
         return (before[0] if before else b"") + b"<masked>"
 
-    raw = text.encode("utf-8", "surrogatepass")
+    raw = _COOKIE.sub(rb"\1<masked>", text.encode("utf-8", "surrogatepass"))
     return _TELLING_RUN.sub(masked_pair, raw).decode("utf-8", "surrogatepass")

@@ -377,7 +377,7 @@ struct Ring {
     __device__ __forceinline__ u32 release(u32 unit, const Place &at) const {
         u32 before = 0;
         if (at.lane() == 0)
-            asm volatile("atom.relaxed.cta.shared.add.u32 %0, [%1], 1;"
+            asm volatile("atom.acq_rel.cta.shared.add.u32 %0, [%1], 1;"
                          : "=r"(before)
                          : "r"(shared + RELEASE_OFFSET + (unit % STAGES * PARTS + at.part()) * 4)
                          : "memory");

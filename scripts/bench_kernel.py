@@ -24,6 +24,7 @@ import torch
 
 from kernel_ext.launch import VerifyAttention
 from kernel_ext.measure import copy_bytes_per_second, median_us, products_per_second
+from kernel_ext.peer import triton_kernel
 from kernel_ext.problems import HEAD_DIM, Problem, random_problem
 from kernel_ext.reference import allowed_error, reference_attention
 
@@ -65,37 +66,6 @@ CASES = (
     Case(32, 4, 8192),
     Case(64, 8, 2048),
 )
-
-
-def triton_kernel() -> Kernel:
-    """Return SGLang's kernel, called as TritonAttnBackend.forward_extend calls it."""
-    try:
-        from sglang.kernels.ops.attention.extend_attention import extend_attention_fwd
-    except ImportError:
-        from sglang.srt.layers.attention.triton_ops.extend_attention import extend_attention_fwd
-
-    def run(problem: Problem, out: torch.Tensor) -> object:
-        batch = problem.batch
-        return extend_attention_fwd(
-            q_extend=problem.q,
-            k_extend=problem.draft_keys,
-            v_extend=problem.draft_keys[..., :VALUE_DIM],
-            o_extend=out,
-            k_buffer=problem.pool,
-            v_buffer=problem.pool[..., :VALUE_DIM],
-            qo_indptr=batch.qo_indptr,
-            kv_indptr=batch.kv_indptr,
-            kv_indices=batch.kv_indices,
-            custom_mask=batch.mask,
-            is_causal=True,
-            mask_indptr=batch.mask_indptr,
-            max_len_extend=batch.most_drafts,
-            k_scale=1.0,
-            v_scale=1.0,
-            sm_scale=problem.scale,
-        )
-
-    return run
 
 
 def bundled_kernel() -> Kernel:

@@ -19,6 +19,8 @@ from tests.programs.usermanager import user_manager
 
 VENV = str(Path(sys.executable))
 SYSTEM = "/usr/bin/python3"
+# The environment of the tests may itself be below /tmp, which PrivateTmp= hides.
+SEEN = f"BindReadOnlyPaths={sys.prefix}"
 PYTHONS = [VENV, *(one.path for one in interpreters.found())]
 PLAIN = "import sys; sys.hooked = True\n"
 METHODS = ("spawn", "fork", "forkserver")
@@ -634,7 +636,7 @@ def test_a_hook_that_the_sandbox_hides_is_missed_before_the_restart(managed: Sta
     hooks = managed.hook(PLAIN)
     config = managed.write("envprobe.toml", f'[expect.sitecustomize]\nfrom = "{hooks}"\n')
     given = ("--config", str(config), "--start-method", "spawn", "--user", "--unit")
-    lines = (f"Environment=PYTHONPATH={hooks} NCCL_ALGO=Ring", "WorkingDirectory=/")
+    lines = (f"Environment=PYTHONPATH={hooks} NCCL_ALGO=Ring", "WorkingDirectory=/", SEEN)
     ran = managed.rehearse(*given, managed.unit(f"{VENV} -c pass", *lines))
     assert (ran.code, ran.loud()) == (0, set()), ran.document["findings"]
     ran = managed.rehearse(*given, managed.unit(f"{VENV} -c pass", *lines, "PrivateTmp=yes"))
@@ -682,8 +684,9 @@ def test_a_sandbox_without_a_manager_leaves_its_paths_untold(stage: Stage) -> No
 
 
 def test_a_storm_inside_a_sandbox_is_ended_too(managed: Stage) -> None:
-    hooks = managed.hook(STORM)
-    lines = (f"Environment=PYTHONPATH={hooks}", "WorkingDirectory=/", "PrivateTmp=yes")
+    # The number is only looked at now and then there: the hook waits for what it has started.
+    hooks = managed.hook(f"{STORM}    if not generation:\n        os.wait()\n")
+    lines = (f"Environment=PYTHONPATH={hooks}", "WorkingDirectory=/", "PrivateTmp=yes", SEEN)
     bound = f"BindReadOnlyPaths={hooks}"
     unit = managed.unit(f"{VENV} -c pass", *lines, bound)
     ran = managed.rehearse("--user", "--timeout", "30", "--unit", unit)

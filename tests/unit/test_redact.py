@@ -321,6 +321,7 @@ def test_no_line_of_output_is_a_command_to_a_ci_system(line: str, shown: str) ->
     [
         ("Authorization: Bearer abcdefgh12345678", "Authorization: Bearer <masked>"),
         ("api_key = hunter2abc, next", "api_key = <masked> next"),
+        ("GET / Cookie: session=abc; csrf=xyz", "GET / Cookie: <masked>"),
         ("password: hunter2 rest", "password: <masked> rest"),
         ("curl -u me:word host", "curl -u <masked> host"),
         ("token: 5 tokens", "token: 5 tokens"),
