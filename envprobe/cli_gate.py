@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from envprobe.checks.unit.about import UnitContext
     from envprobe.config import Config
     from envprobe.report.gate_model import Part, Report
-    from envprobe.report.model import Presentation
 
 _BASELINE = (
     "Write what must hold to a file and give it with --config, or have it made from a healthy"
@@ -112,19 +112,7 @@ def _before(ask: cli_gateparts.Ask, context: UnitContext, options: Options) -> l
     return [cli_gateparts.unit(ask, context, proven), traced, rehearsed]
 
 
-def render(report: Report, kind: str, presentation: Presentation) -> str:
-    """Return the report in one of `cli_workers.REPORT_FORMATS`."""
-    if kind == "json":
-        from envprobe.report import gate_document
-
-        return gate_document.render(report, unmask=presentation.unmask)
-    if kind != "text":
-        from envprobe.report import formats, gate_outlet
-
-        return formats.render(kind, gate_outlet.build(report, presentation))
-    from envprobe.report import gate
-
-    return gate.render(report, presentation)
+render = functools.partial(cli_report.render, "gate")
 
 
 # --- what was asked for --------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import re
 import shutil
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from envprobe.kernel.facts import KernelFacts
     from envprobe.kernel.start import Asked, Starter
     from envprobe.report.kernel_model import Report
-    from envprobe.report.model import Presentation
     from envprobe.startup.types import Launch
 
 _MAX_SECONDS: Final = 7200.0
@@ -118,19 +118,7 @@ def judged(facts: KernelFacts, config: Config, options: Options) -> Report:
     return Report(facts, result, made, accepted, severity, options.exit_zero)
 
 
-def render(report: Report, kind: str, presentation: Presentation) -> str:
-    """Return the report in one of `cli_workers.REPORT_FORMATS`."""
-    if kind == "json":
-        from envprobe.report import kernel_document
-
-        return kernel_document.render(report, unmask=presentation.unmask)
-    if kind != "text":
-        from envprobe.report import formats, kernel_outlet
-
-        return formats.render(kind, kernel_outlet.build(report, presentation))
-    from envprobe.report import kernel
-
-    return kernel.render(report, presentation)
+render = functools.partial(cli_report.render, "kernel")
 
 
 def _tell(line: str) -> None:

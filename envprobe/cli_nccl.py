@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from envprobe.config import Config
     from envprobe.nccl import conf
     from envprobe.nccl.facts import Log
-    from envprobe.report.model import Presentation
     from envprobe.report.nccl_model import Report
 
 
@@ -66,19 +66,7 @@ def judged(log: Log, config: Config, options: Options) -> Report:
     return Report(context, result, found, severity, options.exit_zero)
 
 
-def render(report: Report, kind: str, presentation: Presentation) -> str:
-    """Return the report in one of `cli_workers.REPORT_FORMATS`."""
-    if kind == "json":
-        from envprobe.report import nccl_document
-
-        return nccl_document.render(report, unmask=presentation.unmask)
-    if kind != "text":
-        from envprobe.report import formats, nccl_outlet
-
-        return formats.render(kind, nccl_outlet.build(report, presentation))
-    from envprobe.report import nccl
-
-    return nccl.render(report, presentation)
+render = functools.partial(cli_report.render, "nccl")
 
 
 # --- what was asked for --------------------------------------------------------------------------

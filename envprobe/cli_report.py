@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -58,6 +59,23 @@ def reported(
             files[path].write(render(report, kind, _presentation(options, to_file=True)))
         cli_output.write(render(report, options.format, _presentation(options, to_file=False)))
     return report
+
+
+def render(command: str, report: object, kind: str, presentation: Presentation) -> str:
+    """Return a report of a command in one of `cli_workers.REPORT_FORMATS`.
+
+    Its renderers are the modules of `envprobe.report` that have the command's name; only the one
+    that is needed is imported.
+    """
+    if kind == "json":
+        document = importlib.import_module(f"envprobe.report.{command}_document")
+        return str(document.render(report, unmask=presentation.unmask))
+    if kind != "text":
+        from envprobe.report import formats
+
+        outlet = importlib.import_module(f"envprobe.report.{command}_outlet")
+        return formats.render(kind, outlet.build(report, presentation))
+    return str(importlib.import_module(f"envprobe.report.{command}").render(report, presentation))
 
 
 def _presentation(options: Shown, *, to_file: bool) -> Presentation:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 from typing import TYPE_CHECKING, Final
 
@@ -12,7 +13,6 @@ from envprobe.errors import Exit, UsageError
 if TYPE_CHECKING:
     from envprobe.checks.trace.about import Expected
     from envprobe.config import Config
-    from envprobe.report.model import Presentation
     from envprobe.report.trace_model import Report
     from envprobe.startup.examine import Questions
     from envprobe.startup.traced import Traced
@@ -124,19 +124,7 @@ def judged(found: Traced, expected: Expected, config: Config, options: Options) 
     return Report(context, result, made, accepted, severity, options.exit_zero)
 
 
-def render(report: Report, kind: str, presentation: Presentation) -> str:
-    """Return the report in one of `cli_workers.REPORT_FORMATS`."""
-    if kind == "json":
-        from envprobe.report import trace_document
-
-        return trace_document.render(report, unmask=presentation.unmask)
-    if kind != "text":
-        from envprobe.report import formats, trace_outlet
-
-        return formats.render(kind, trace_outlet.build(report, presentation))
-    from envprobe.report import trace
-
-    return trace.render(report, presentation)
+render = functools.partial(cli_report.render, "trace")
 
 
 def _tell(line: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,6 @@ from envprobe import cli_report
 from envprobe.errors import Exit, UsageError
 
 if TYPE_CHECKING:
-    from envprobe.report.model import Presentation
     from envprobe.report.triage_model import Report
     from envprobe.triage.facts import Triage
 
@@ -77,19 +77,7 @@ def judged(facts: Triage, accepted: frozenset[str], options: Options) -> Report:
     return Report(context, result, made, accepted, severity, options.exit_zero)
 
 
-def render(report: Report, kind: str, presentation: Presentation) -> str:
-    """Return the report in one of `cli_workers.REPORT_FORMATS`."""
-    if kind == "json":
-        from envprobe.report import triage_document
-
-        return triage_document.render(report, unmask=presentation.unmask)
-    if kind != "text":
-        from envprobe.report import formats, triage_outlet
-
-        return formats.render(kind, triage_outlet.build(report, presentation))
-    from envprobe.report import triage
-
-    return triage.render(report, presentation)
+render = functools.partial(cli_report.render, "triage")
 
 
 # --- what was asked for --------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from envprobe.launch.definition import Definition
     from envprobe.launch.entry import EntryLook
     from envprobe.model import Sentence
-    from envprobe.report.model import Presentation
     from envprobe.report.unit_model import Report
 
 
@@ -96,19 +96,7 @@ def judged(
     return Report(context, result, made, accepted, severity, options.exit_zero)
 
 
-def render(report: Report, kind: str, presentation: Presentation) -> str:
-    """Return the report in one of `cli_workers.REPORT_FORMATS`."""
-    if kind == "json":
-        from envprobe.report import unit_document
-
-        return unit_document.render(report, unmask=presentation.unmask)
-    if kind != "text":
-        from envprobe.report import formats, unit_outlet
-
-        return formats.render(kind, unit_outlet.build(report, presentation))
-    from envprobe.report import unit
-
-    return unit.render(report, presentation)
+render = functools.partial(cli_report.render, "unit")
 
 
 # --- what was asked for --------------------------------------------------------------------------
