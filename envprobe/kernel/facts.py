@@ -205,7 +205,8 @@ class Run:
 
     `python`: the interpreter, with how it was chosen in `chosen`; `driver`: the newest CUDA that
     the driver supports; `compiler`: the version of NVRTC, None where there is none. `problem` says
-    why the program has not answered to its end, with its last words in `said`.
+    why the program has not answered to its end, with its last words in `said`. `unread` counts
+    what it told that could not be read: anything may have been in it, a wrong result too.
     """
 
     python: str
@@ -219,6 +220,7 @@ class Run:
     problem: str = ""
     said: str = ""
     seconds: float = 0.0
+    unread: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

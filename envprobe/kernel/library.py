@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import shutil
 import stat
 import struct
+import tempfile
 import zipfile
 from collections.abc import Iterator
 from typing import BinaryIO, Final
@@ -24,7 +26,9 @@ _NOBITS: Final = 8
 _MAX_SECTIONS: Final = 1 << 16
 _MAX_NAMES: Final = 1 << 24
 _MAX_MEMBERS: Final = 1 << 16
-_MAX_MEMBER_BYTES: Final = 8 << 30
+_MAX_MEMBER_BYTES: Final = 4 << 30
+_MAX_UNPACKED: Final = 16 << 30
+_CHUNK: Final = 1 << 14
 _LOADED: Final = ".nv_fatbin"
 _TO_BE_LINKED: Final = "__nv_relfatbin"
 _CUBIN_ABI: Final = 8
@@ -65,15 +69,12 @@ def read(path: str) -> tuple[Library, ...]:
                 raise UsageError(f"{path} is no regular file", _REMEDY)
             if not _is_zip(file):
                 return (_of(file, path, os.fstat(file.fileno()).st_size),)
-            archive = stack.enter_context(zipfile.ZipFile(file))
-            return tuple(_members(archive, path))
+            return tuple(_members(stack.enter_context(_archive(file, path)), path))
         except (IsADirectoryError, FileNotFoundError) as error:
             raise UsageError(f"{path}: {os.strerror(error.errno or 0)}", _REMEDY) from None
         except OSError as error:
             why = os.strerror(error.errno) if error.errno else type(error).__name__
             raise UndeterminedError(f"{path} cannot be read: {why}") from None
-        except (zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError) as error:
-            raise UsageError(f"{path} is a damaged wheel: {error}", _REMEDY) from None
 
 
 _REMEDY: Final = "Name a shared object (.so), a cubin, a fat binary, or a wheel that holds some."
@@ -85,26 +86,67 @@ def _is_zip(file: BinaryIO) -> bool:
     return magic == b"PK\x03\x04"
 
 
+def _archive(file: BinaryIO, path: str) -> zipfile.ZipFile:
+    try:
+        return zipfile.ZipFile(file)
+    except OSError:
+        raise
+    except Exception as error:  # a damaged directory: ValueError, UnicodeDecodeError, and others
+        raise UsageError(f"{path} is a damaged wheel: {error}", _REMEDY) from None
+
+
 def _members(archive: zipfile.ZipFile, path: str) -> Iterator[Library]:
-    found = False
+    found, unpacked = False, 0
     for info in archive.infolist()[:_MAX_MEMBERS]:
         base = info.filename.rpartition("/")[2]
-        if info.is_dir() or not (".so" in base or base.endswith((".cubin", ".fatbin"))):
+        if info.filename.endswith("/") or not (
+            ".so" in base or base.endswith((".cubin", ".fatbin"))
+        ):
             continue
         name = f"{path}:{info.filename}"
         found = True
-        if info.flag_bits & 1 or info.file_size > _MAX_MEMBER_BYTES:
-            yield Library(name, problem="it is encrypted or too large")
+        problem = _unreadable(info, unpacked)
+        if problem:
+            yield Library(name, problem=problem)
             continue
-        try:
-            with archive.open(info) as member:
-                yield _of(member, name, info.file_size)  # type: ignore[arg-type]
-        except UsageError as error:
-            yield Library(name, problem=error.message)
-        except (zipfile.BadZipFile, OSError, EOFError, ValueError) as error:
-            yield Library(name, problem=f"it cannot be read: {type(error).__name__}")
+        unpacked += info.file_size
+        yield _member(archive, info, name)
     if not found:
         raise UsageError(f"{path} holds no shared object", _REMEDY)
+
+
+def _unreadable(info: zipfile.ZipInfo, unpacked: int) -> str:
+    """Return why a member is not even unpacked, after so many bytes of others; "" if it is."""
+    if info.flag_bits & 1:
+        return "it is encrypted"
+    if info.file_size > _MAX_MEMBER_BYTES:
+        return f"it is larger than {_MAX_MEMBER_BYTES >> 30} GiB"
+    if unpacked + info.file_size > _MAX_UNPACKED:
+        return f"no more than {_MAX_UNPACKED >> 30} GiB of a wheel are unpacked"
+    return ""
+
+
+def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -> Library:
+    # Each step back in a packed member would unpack it from its begin, so it is unpacked once.
+    with contextlib.ExitStack() as stack:
+        try:
+            file = stack.enter_context(tempfile.TemporaryFile())
+            with archive.open(info) as member:
+                shutil.copyfileobj(member, file, _CHUNK)
+        except Exception as error:  # each decoder of zipfile's has errors of its own
+            return Library(name, problem=f"it cannot be unpacked: {_first_line(error)}")
+        size = file.tell()
+        if size != info.file_size:
+            return Library(name, problem=f"it has {size} bytes, not {info.file_size}")
+        file.seek(0)
+        try:
+            return _of(file, name, size)
+        except UsageError as error:
+            return Library(name, problem=error.message)
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).strip().splitlines()), "") or type(error).__name__
 
 
 def _of(file: BinaryIO, name: str, size: int) -> Library:

@@ -1,11 +1,11 @@
-"""From the records of kernel_ext's programs to facts; what is malformed is left out."""
+"""From the records of kernel_ext's programs to facts; what is malformed is counted."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from envprobe.errors import UsageError
 from envprobe.kernel.architecture import Architecture
@@ -25,29 +25,45 @@ from envprobe.kernel.facts import (
 )
 
 _MAX_ROWS: Final = 256
+_LARGEST: Final = (1 << 63) - 1
 _CLASS_STAGE: Final = "class"
+_Row = TypeVar("_Row")
 
 
 def lines(answer: bytes) -> Iterator[dict[str, Any]]:
     """Yield the records in what a program wrote; a line that was cut off is left out."""
     for line in answer.split(b"\n"):
-        try:
-            found = json.loads(line)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(found, dict) and isinstance(found.get("kind"), str):
+        found = _record(line)
+        if found is not None:
             yield found
 
 
+def _record(line: bytes) -> dict[str, Any] | None:
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) and isinstance(found.get("kind"), str) else None
+
+
 def read(answer: bytes, run: Run) -> Run:
-    """Return `run` with all that the records of its program say."""
+    """Return `run` with all that the records of its program say, and how many could not be read.
+
+    A kind that is not known counts for nothing; a line that is no record, or cut off, counts.
+    """
     reader = _Reader(run)
-    for record in lines(answer):
+    unread = 0
+    for line in answer.split(b"\n"):
+        record = _record(line)
+        if record is None:
+            unread += bool(line.strip())
+            continue
         try:
             reader.take(record)
         except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, UsageError):
-            continue  # a record that another program has forged, or of another version
-    return reader.result()
+            # A record that another program has forged, or of another version.
+            unread += record["kind"] in _KNOWN
+    return dataclasses.replace(reader.result(), unread=unread)
 
 
 class _Reader:
@@ -72,7 +88,7 @@ class _Reader:
         if kind in _OF_RUN:
             getattr(self, _OF_RUN[kind])(record)
             return
-        index = record.get("device")
+        index = _number(record.get("device"))
         if kind == "stage" and record["stage"] == _CLASS_STAGE:
             self._classes[index] = InClass(interpreted=bool(record["interpreted"]))
             self._devices.setdefault(index, Device(index))
@@ -86,14 +102,16 @@ class _Reader:
     # --- records of the run itself
 
     def driver(self, record: Mapping[str, Any]) -> None:
-        self._run = dataclasses.replace(self._run, driver=int(record["version"]))
+        self._run = dataclasses.replace(self._run, driver=_whole(record["version"]))
 
     def compiler(self, record: Mapping[str, Any]) -> None:
         version = record["version"]
         if version is None:
             self._run = dataclasses.replace(self._run, compiler_problem=_failure(record))
         else:
-            self._run = dataclasses.replace(self._run, compiler=(int(version[0]), int(version[1])))
+            self._run = dataclasses.replace(
+                self._run, compiler=(_whole(version[0]), _whole(version[1]))
+            )
 
     def compiled(self, record: Mapping[str, Any]) -> None:
         architecture = Architecture.parse(record["architecture"])
@@ -102,18 +120,18 @@ class _Reader:
         else:
             made = Compiled(
                 architecture,
-                size=int(record["bytes"]),
+                size=_whole(record["bytes"]),
                 kernels={
                     str(name): Resources(
-                        int(one["registers"]),
-                        int(one["shared"]),
-                        int(one["stack"]),
+                        _whole(one["registers"]),
+                        _whole(one["shared"]),
+                        _whole(one["stack"]),
                         _number(one["spill_stores"]),
                         _number(one["spill_loads"]),
                     )
                     for name, one in record["kernels"].items()
                 },
-                shared_limit=int(record["shared_limit"]),
+                shared_limit=_whole(record["shared_limit"]),
                 forbidden=tuple(map(str, record["forbidden"])),
                 driver_calls=tuple(map(str, record["driver_calls"])),
             )
@@ -135,13 +153,34 @@ def _errors(record: Mapping[str, Any]) -> Errors:
         float(record["absolute"]),
         float(record["relative"]),
         float(record["part"]),
-        int(record["wrong"]),
+        _whole(record["wrong"]),
         bool(record.get("stored", True)),
     )
 
 
 def _number(value: Any) -> int | None:
-    return None if value is None else int(value)
+    return None if value is None else _whole(value)
+
+
+def _whole(value: Any) -> int:
+    """Return a number that a program of ours may have told; ValueError for another.
+
+    A text of thousands of digits is none: Python turns no more than 4300 into an int, or back.
+    """
+    if not isinstance(value, int) or abs(value) > _LARGEST:
+        raise ValueError("no whole number of 64 bits")
+    return int(value)
+
+
+def _architecture(number: int) -> Architecture:
+    return Architecture.parse(str(number))
+
+
+def _added(rows: tuple[_Row, ...], row: _Row) -> tuple[_Row, ...]:
+    """Return rows with one more; ValueError where there are too many, for it may be a wrong one."""
+    if len(rows) >= _MAX_ROWS:
+        raise ValueError("too many rows")
+    return (*rows, row)
 
 
 def _numbers(of: Mapping[str, Any]) -> dict[str, float]:
@@ -153,13 +192,13 @@ def _numbers(of: Mapping[str, Any]) -> dict[str, float]:
 
 def _card(old: Device, record: Mapping[str, Any]) -> Device:
     card = Card(
-        index=int(record["index"]),
+        index=_whole(record["index"]),
         name=str(record["name"]),
         uuid=str(record["uuid"]),
-        architecture=Architecture(10 * int(record["major"]) + int(record["minor"])),
-        multiprocessors=int(record["multiprocessors"]),
-        shared_limit=int(record["shared_limit"]),
-        registers=int(record["registers"]),
+        architecture=_architecture(10 * _whole(record["major"]) + _whole(record["minor"])),
+        multiprocessors=_whole(record["multiprocessors"]),
+        shared_limit=_whole(record["shared_limit"]),
+        registers=_whole(record["registers"]),
         free=_number(record["free"]),
         total=_number(record["total"]),
         processes=_number(record["processes"]),
@@ -186,30 +225,30 @@ def _failed(old: Device, record: Mapping[str, Any]) -> Device:
 
 
 def _ended(old: Device, record: Mapping[str, Any]) -> Device:
-    code = int(record["code"])
+    code = _whole(record["code"])
     return dataclasses.replace(old, ended=code) if code else old
 
 
 def _packages(old: Device, record: Mapping[str, Any]) -> Device:
-    compiler = ".".join(map(str, record["compiler"]))
-    found = {"torch": str(record["torch"]), "NVRTC": compiler}
+    major, minor = map(_whole, record["compiler"])
+    found = {"torch": str(record["torch"]), "NVRTC": f"{major}.{minor}"}
     return dataclasses.replace(old, packages=found)
 
 
 def _loaded(old: Device, record: Mapping[str, Any]) -> Device:
-    made = Resources(int(record["registers"]), int(record["shared"]), int(record["local"]))
+    made = Resources(_whole(record["registers"]), _whole(record["shared"]), _whole(record["local"]))
     kernels = {**old.kernels, str(record["kernel"]): made}
-    architecture = Architecture(int(record["architecture"]))
+    architecture = _architecture(_whole(record["architecture"]))
     return dataclasses.replace(old, kernels=kernels, architecture=architecture)
 
 
 def _compared(old: Device, record: Mapping[str, Any]) -> Device:
-    return dataclasses.replace(old, compared=(*old.compared, _errors(record))[:_MAX_ROWS])
+    return dataclasses.replace(old, compared=_added(old.compared, _errors(record)))
 
 
 def _skipped(old: Device, record: Mapping[str, Any]) -> Device:
     return dataclasses.replace(
-        old, skipped={**old.skipped, str(record["shape"]): int(record["need"])}
+        old, skipped={**old.skipped, str(record["shape"]): _whole(record["need"])}
     )
 
 
@@ -218,9 +257,9 @@ def _timed(old: Device, record: Mapping[str, Any]) -> Device:
         str(record["shape"]),
         _numbers(record["microseconds"]),
         _numbers(record["part"]),
-        int(record["key_bytes"]),
+        _whole(record["key_bytes"]),
     )
-    return dataclasses.replace(old, timings=(*old.timings, made)[:_MAX_ROWS])
+    return dataclasses.replace(old, timings=_added(old.timings, made))
 
 
 _DEVICE: Final[dict[str, Callable[[Device, Mapping[str, Any]], Device]]] = {
@@ -234,7 +273,7 @@ _DEVICE: Final[dict[str, Callable[[Device, Mapping[str, Any]], Device]]] = {
     "shape": lambda old, record: dataclasses.replace(old, at=str(record["shape"])),
     "compared": _compared,
     "skipped": _skipped,
-    "memory": lambda old, record: dataclasses.replace(old, peak=int(record["peak"])),
+    "memory": lambda old, record: dataclasses.replace(old, peak=_whole(record["peak"])),
     "bandwidth": lambda old, record: dataclasses.replace(old, copy=float(record["copy"])),
     "timed": _timed,
     "untimed": lambda old, record: dataclasses.replace(old, untimed=str(record["text"])),
@@ -255,21 +294,22 @@ def _sglang(old: InClass, record: Mapping[str, Any]) -> InClass:
 
 def _installed(old: InClass, record: Mapping[str, Any]) -> InClass:
     functions = tuple(
-        Function(str(one["module"]), str(one["name"]), str(one["file"]), int(one["line"]))
+        Function(str(one["module"]), str(one["name"]), str(one["file"]), _whole(one["line"]))
         for one in record["functions"][:_MAX_ROWS]
     )
     return dataclasses.replace(old, own_file=str(record["own_file"]), functions=functions)
 
 
 def _called(old: InClass, record: Mapping[str, Any]) -> InClass:
-    rows = (*getattr(old, record["whose"]), _errors(record))[:_MAX_ROWS]
     if record["whose"] == "own":
-        return dataclasses.replace(old, own=rows)
-    return dataclasses.replace(old, asked=rows)
+        return dataclasses.replace(old, own=_added(old.own, _errors(record)))
+    if record["whose"] == "asked":
+        return dataclasses.replace(old, asked=_added(old.asked, _errors(record)))
+    raise ValueError("nobody's result")
 
 
 def _counters(old: InClass, record: Mapping[str, Any]) -> InClass:
-    numbers = {str(name): int(value) for name, value in record["numbers"].items()}
+    numbers = {str(name): _whole(value) for name, value in record["numbers"].items()}
     return dataclasses.replace(old, counters=numbers, last_reason=str(record["last_reason"]))
 
 
@@ -284,7 +324,7 @@ def _class_timed(old: InClass, record: Mapping[str, Any]) -> InClass:
 
 
 def _class_ended(old: InClass, record: Mapping[str, Any]) -> InClass:
-    code = int(record["code"])
+    code = _whole(record["code"])
     return dataclasses.replace(old, ended=code) if code else old
 
 
@@ -307,3 +347,5 @@ _CLASS: Final[dict[str, Callable[[InClass, Mapping[str, Any]], InClass]]] = {
     "untimed": lambda old, record: dataclasses.replace(old, untimed=str(record["text"])),
     "done": lambda old, _: dataclasses.replace(old, done=True),
 }
+
+_KNOWN: Final = frozenset({*_OF_RUN, *_DEVICE, *_CLASS})

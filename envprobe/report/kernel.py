@@ -34,7 +34,7 @@ class _Text(Prose):
 
     def lines(self) -> Iterator[str]:
         report, facts = self.report, self.report.context
-        found = [*counted(report.verdict.counts, report.fail_on), headline(report)]
+        found = [*counted(report.verdict.counts, report.fail_on), headline(report.context)]
         summary = redact.show_text("; ".join(found))
         verdict = self.verdict(report.verdict.exit, summary, exit_zero=report.exit_zero)
         yield from verdict

@@ -22,9 +22,8 @@ class Report:
     exit_zero: bool = False
 
 
-def headline(report: Report) -> str:
+def headline(facts: KernelFacts) -> str:
     """Return in one sentence what was done."""
-    facts = report.context
     told = [_device(one) for one in (facts.run.devices if facts.run is not None else ())]
     if facts.run is not None and not told:
         told.append("not run")

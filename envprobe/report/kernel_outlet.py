@@ -17,6 +17,7 @@ _LIMIT = 400
 
 def build(report: Report, presentation: Presentation) -> Outlet:
     """Return everything that the report holds."""
+    done = redact.show_text(headline(report.context))
     found = subject(
         redact.show_text(_named(report)),
         report.result,
@@ -24,10 +25,11 @@ def build(report: Report, presentation: Presentation) -> Outlet:
         allow_unknown=report.allow_unknown,
         fail_on=report.fail_on,
         grids=tuple(_grids(report)),
-        notes=(redact.show_text(headline(report)),),
+        notes=(done,),
         unmask=presentation.unmask,
     )
-    return Outlet("kernel", CHECKS, (found,), report.verdict, report.fail_on, report.exit_zero)
+    verdict, fail_on = report.verdict, report.fail_on
+    return Outlet("kernel", CHECKS, (found,), verdict, fail_on, report.exit_zero, done)
 
 
 def _named(report: Report) -> str:

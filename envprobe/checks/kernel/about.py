@@ -137,6 +137,14 @@ def ending(code: int) -> str:
         return f"signal {-code}"
 
 
+def unread(run: Run) -> str:
+    """Return in words how much of what a program told could not be read, "" if all was."""
+    if not run.unread:
+        return ""
+    records = "1 record" if run.unread == 1 else f"{run.unread} records"
+    return f"{records} of {run.python} could not be read"
+
+
 def named(device: Device) -> str:
     """Return what a card is called."""
     if device.index is None:

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from envprobe.checks.kernel.about import class_crashed, ending
 from envprobe.kernel.facts import Device, InClass, Run
+
+_UNCOMPARED: Final = {
+    True: "nothing was compared: there is no result of the function in question",
+    False: "nothing was compared: there is no result of SGLang's own function",
+}
 
 
 def control_fails(called: InClass) -> str:
@@ -38,7 +45,9 @@ def undriven(run: Run, device: Device) -> str:
     if called.ended is not None:
         told = f"the process that prepared it ended with {ending(called.ended)}, {at}"
         return "" if class_crashed(called) else told
-    return "" if called.done else f"{run.problem or 'it did not end'}, {at}"
+    if not called.done:
+        return f"{run.problem or 'it did not end'}, {at}"
+    return "" if called.own and called.asked else _UNCOMPARED[bool(called.own)]
 
 
 def _raised(called: InClass) -> str:

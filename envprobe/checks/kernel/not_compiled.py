@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from envprobe.checks.finding import Check, Finding, Severity, Undetermined
-from envprobe.checks.kernel.about import Outcome, failures, found, named
+from envprobe.checks.kernel.about import Outcome, failures, found, named, unread
 from envprobe.kernel.architecture import Architecture
 from envprobe.kernel.facts import Failure, KernelFacts, Run
 
@@ -27,10 +27,10 @@ def _run(facts: KernelFacts) -> Iterator[Finding]:
             evidence=failure.text.splitlines()[:12],
         )
     if facts.compile_only is not None:
-        yield from _compile_only(facts.compile_only)
+        yield from _compile_only(facts.compile_only, facts.question.devices)
 
 
-def _compile_only(run: Run) -> Iterator[Finding]:
+def _compile_only(run: Run, asked: tuple[Architecture, ...]) -> Iterator[Finding]:
     if run.compiler is None:
         problem = run.compiler_problem
         yield found(
@@ -64,6 +64,29 @@ def _compile_only(run: Run) -> Iterator[Finding]:
             f"The compilation has not come to its end: {run.problem}.",
             who=run.python,
             evidence=_words(run),
+            undetermined=True,
+        )
+        return
+    yield from _untold(run, asked)
+
+
+def _untold(run: Run, asked: tuple[Architecture, ...]) -> Iterator[Finding]:
+    """Yield what a compilation that came to its end should have told and has not."""
+    told_of = {one.architecture for one in run.compiled}
+    for architecture in asked:
+        if architecture not in told_of:
+            yield found(
+                CHECK,
+                f"Not compiled for {architecture}: {unread(run) or f'{run.python} told nothing'}.",
+                who=str(architecture),
+                evidence=_words(run),
+                undetermined=True,
+            )
+    if run.unread and told_of.issuperset(asked):
+        yield found(
+            CHECK,
+            f"Not all is known of the compilation: {unread(run)}.",
+            who=run.python,
             undetermined=True,
         )
 

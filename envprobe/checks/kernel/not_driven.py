@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from envprobe.checks.finding import Check, Finding, Severity, Undetermined
-from envprobe.checks.kernel.about import found, judged_by_word, named
+from envprobe.checks.kernel.about import found, judged_by_word, named, unread
 from envprobe.checks.kernel.driven import undriven
 from envprobe.kernel.facts import KernelFacts
 
@@ -26,6 +26,13 @@ def _run(facts: KernelFacts) -> Iterator[Finding]:
                 who=named(device),
                 undetermined=True,
             )
+    if facts.run.unread and facts.run.devices:
+        yield found(
+            CHECK,
+            f"Not all is known of the run: {unread(facts.run)}.",
+            who=facts.run.python,
+            undetermined=True,
+        )
 
 
 CHECK = Check(

@@ -15,6 +15,7 @@ from envprobe.checks.kernel.about import (
     found,
     named,
     unavailable,
+    unread,
 )
 from envprobe.kernel.facts import Device, Failure, KernelFacts, Run, Stage, Stopped
 
@@ -61,9 +62,16 @@ def _run(facts: KernelFacts) -> Iterator[Finding]:
     if not run.devices:
         yield found(
             CHECK,
-            f"Not run with {run.python}: {run.problem or 'it has said nothing'}.",
+            f"Not run with {run.python}: {run.problem or unread(run) or 'it has said nothing'}.",
             who=run.python,
             evidence=(f"its last words: {run.said}",) if run.said else (),
+            undetermined=True,
+        )
+    elif run.unread and facts.question.installed is None:
+        yield found(
+            CHECK,
+            f"Not all is known of the run: {unread(run)}.",
+            who=run.python,
             undetermined=True,
         )
 
@@ -79,7 +87,9 @@ def _why(facts: KernelFacts, run: Run, device: Device) -> tuple[str, str]:
         return told, _REMEDIES.get(stopped.reason, "")
     if facts.question.installed is not None:
         return _why_not_called(run, device)
-    if device.failure is not None or crashed(device) or device.stage is Stage.TIME:
+    if crashed(device) or (device.failure is not None and device.stage is not Stage.TIME):
+        return "", ""
+    if device.stage is Stage.TIME and device.compared:
         return "", ""
     if device.ended is not None:
         return f"the process ended with {ending(device.ended)} at the stage {_stage(device)}", ""

@@ -257,6 +257,45 @@ def test_a_patch_whose_calls_fall_back() -> None:
     assert told(facts(*WHOLE, *TAKEN[:-1], CLASS_DONE)) == {("kernel-not-taken", False, 1)}
 
 
+FORGED: Record = {**compared(WRONG), "wrong": "9" * 5000}
+"""A wrong result that cannot be read."""
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        [FORGED],
+        [{**compared(WRONG), "wrong": None}],
+        [compared()] * 256 + [compared(WRONG)],
+    ],
+)
+def test_a_record_that_cannot_be_read_may_have_been_a_wrong_result(more: list[Record]) -> None:
+    assert told(facts(*GOOD, *more, DONE, ENDED)) == {("kernel-not-run", True, 3)}
+    assert told(facts(*WHOLE, {"kind": "of tomorrow", "x": None})) == set()
+
+
+def test_a_line_that_is_no_record_or_was_cut_off_counts() -> None:
+    for answer, unread in (
+        (b'{"kind": "dri\n', 1),
+        (b'\n{"kind": "dri', 1),
+        (b"x\r[]\n", 1),
+        (b"\n\n", 0),
+    ):
+        assert records.read(answer, Run("p", "c")).unread == unread
+
+
+def test_a_version_of_thousands_of_digits_is_none() -> None:
+    forged = {**PACKAGES, "compiler": ["9" * 5000, "1"]}
+    load = failed("load", "CUDA_ERROR_INVALID_IMAGE")
+    seen = told(facts(DRIVER, CARD, stage("packages"), forged, *GRID[2:4], load, ENDED))
+    assert seen == {("kernel-no-image", False, 1), ("kernel-not-run", True, 1)}
+
+
+def test_a_kernel_of_which_nothing_was_compared_is_not_known() -> None:
+    ran = (DRIVER, CARD, *GRID, stage("time"), timed(10.0, 100.0), DONE, ENDED)
+    assert told(facts(*ran)) == {("kernel-not-run", True, 3)}
+
+
 MINE = (IN_CLASS, SGLANG, installed("/opt/my_kernels/verify.py"))
 
 
@@ -282,6 +321,22 @@ MINE = (IN_CLASS, SGLANG, installed("/opt/my_kernels/verify.py"))
         ([*MINE, undriven("prepare")], "", "not-driven", True, 3),
         ([*MINE, undriven("own")], "", "not-driven", True, 3),
         ([*MINE, {**ENDED, "code": -11}], "", "not-driven", True, 3),
+        ([*MINE, CLASS_DONE, ENDED], "", "not-driven", True, 3),
+        ([*MINE, *called("own"), CLASS_DONE, ENDED], "", "not-driven", True, 3),
+        ([*MINE, *called("asked"), CLASS_DONE, ENDED], "", "not-driven", True, 3),
+        (
+            [
+                *MINE,
+                *called("own"),
+                *called("asked"),
+                {**called("asked", WRONG)[1], "wrong": []},
+                CLASS_DONE,
+            ],
+            "",
+            "not-driven",
+            True,
+            3,
+        ),
         (
             [*MINE, *called("own"), called("asked")[0], {**ENDED, "code": -11}],
             "",
@@ -362,10 +417,11 @@ COMPILED: Record = {
 }
 
 
-def only_compiled(*found: Record, problem: str = "") -> KernelFacts:
+def only_compiled(*found: Record, problem: str = "", asked: str = "") -> KernelFacts:
     answer = "\n".join(map(json.dumps, found)).encode()
     run = records.read(answer, Run("/venv/bin/python", "given", problem=problem))
-    return KernelFacts(Question(), compile_only=run)
+    devices = tuple(map(Architecture.parse, asked.split()))
+    return KernelFacts(Question(devices=devices), compile_only=run)
 
 
 def kernel(**changes: int) -> Record:
@@ -411,12 +467,28 @@ def test_a_compilation_that_keeps_the_limits_holds() -> None:
     assert told(late) == {("kernel-not-compiled", True, 3)}
 
 
+@pytest.mark.parametrize(
+    ("found", "missing"),
+    [
+        ([COMPILER], {"sm_120", "sm_90"}),
+        ([COMPILER, COMPILED], {"sm_90"}),
+        ([COMPILER, {**COMPILED, "bytes": "9" * 5000}], {"sm_120", "sm_90"}),
+    ],
+)
+def test_an_architecture_without_a_record_was_not_compiled(
+    found: list[Record], missing: set[str]
+) -> None:
+    of = only_compiled(*found, asked="sm_120 sm_90")
+    assert told(of) == {("kernel-not-compiled", True, 3)}
+    assert {one.who for one in run_checks(CHECKS, of, {}).findings} == missing
+
+
 def test_records_that_are_none_are_left_out() -> None:
     answer = b'{"kind": "compiled"}\n[]\nnot JSON\n{"kind": 4}\n{"kind": "card", "device": 0}\n{"ki'
     answer += b"\n" + b"[" * 100_000 + b'\n{"kind": "compiled", "architecture": "none"}'
     answer += b'\n{"kind": "timed", "device": 0, "shape": "", "key_bytes": 1e999}'
     run = records.read(answer, Run("p", "c"))
-    assert (run.devices, run.compiled) == ((), ())
+    assert (run.devices, run.compiled, run.unread) == ((), (), 9)
 
 
 # --- images --------------------------------------------------------------------------------------

@@ -75,6 +75,77 @@ def test_the_libraries_of_a_wheel(tmp_path: Path) -> None:
     assert (plain.units, plain.problem) == ((), "")
 
 
+def wheel(path: Path, method: int, content: bytes) -> tuple[bytearray, zipfile.ZipInfo]:
+    """Write a wheel with one library; return its bytes and where that is."""
+    with zipfile.ZipFile(path, "w", method) as archive:
+        archive.writestr("k/lib.so", content)
+    return bytearray(path.read_bytes()), archive.getinfo("k/lib.so")
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2])
+@pytest.mark.parametrize("value", [0, 255])
+def test_a_packed_library_that_is_damaged_is_told(method: int, value: int, tmp_path: Path) -> None:
+    path = tmp_path / "k.whl"
+    raw, info = wheel(path, method, shared_object(WHOLE))
+    begin = 30 + len(info.filename) + 9
+    raw[begin : begin + 40] = bytes([value]) * 40
+    path.write_bytes(raw)
+    (found,) = library.read(str(path))
+    assert found.problem.startswith("it cannot be unpacked: ")
+    assert not found.units
+
+
+@pytest.mark.parametrize(
+    ("at", "word"),
+    [(8, b"\x20\x00"), (10, b"\x63\x00"), (46, b"\0"), (46, b"\xff\xfe"), (24, b"\xff" * 4)],
+)
+def test_no_damaged_directory_of_a_wheel_raises_anything_else(
+    at: int, word: bytes, tmp_path: Path
+) -> None:
+    path = tmp_path / "k.whl"
+    raw, _ = wheel(path, zipfile.ZIP_DEFLATED, shared_object(WHOLE))
+    entry = raw.index(b"PK\x01\x02")
+    raw[entry + 9] |= 8  # the name is UTF-8
+    raw[entry + at : entry + at + len(word)] = word
+    path.write_bytes(raw)
+    try:
+        problems = [one.problem for one in library.read(str(path))]
+    except UsageError as error:
+        problems = [error.message]
+    assert all(problems)
+
+
+def test_a_member_is_unpacked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "k.whl"
+    wheel(path, zipfile.ZIP_DEFLATED, shared_object(WHOLE * 2000))
+    unpacked = 0
+    original = zipfile.ZipExtFile.read
+
+    def counted_read(self: zipfile.ZipExtFile, size: int | None = -1) -> bytes:
+        nonlocal unpacked
+        got = original(self, size)
+        unpacked += len(got)
+        return got
+
+    monkeypatch.setattr(zipfile.ZipExtFile, "read", counted_read)
+    (found,) = library.read(str(path))
+    assert len(found.units) == 2000 * len(UNITS)
+    assert unpacked == len(shared_object(WHOLE * 2000))
+
+
+def test_what_is_beyond_the_cap_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "k.whl"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in ("a.so", "b.so"):
+            archive.writestr(name, shared_object(WHOLE))
+    monkeypatch.setattr(library, "_MAX_UNPACKED", len(shared_object(WHOLE)))
+    first, second = library.read(str(path))
+    assert (named(first), first.problem) == (UNITS, "")
+    assert "are unpacked" in second.problem
+    monkeypatch.setattr(library, "_MAX_MEMBER_BYTES", 100)
+    assert all("it is larger than" in one.problem for one in library.read(str(path)))
+
+
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
