@@ -100,7 +100,7 @@ def judged(definition: Definition, config: Config, options: Options) -> Report:
     context = context_of(definition, config, options, expected)
     result = run_checks(registry.running(), context, config.ignore)
     severity = Severity(options.fail_on)
-    bare = any(not one.rehearsal.workers for one in context.rehearsed)
+    bare = any(one.scan is None or not one.rehearsal.workers for one in context.rehearsed)
     others = (Exit.UNDETERMINED,) if bare else ()
     made = verdict.of_findings(result, config.allow_unknown, severity, others)
     return Report(context, result, made, config, severity, options.exit_zero)
@@ -194,7 +194,7 @@ def _rehearsed(definition: Definition, start: Start, asked: _Asked, several: boo
             "Write for example --timeout 60.",
         )
     set_here = (*definition.relevant, *start.declared.declared.names)
-    named = tuple(one.replace("[", "[[]") for one in dict.fromkeys(set_here))
+    named = tuple(map(redact.pattern_of, dict.fromkeys(set_here)))
     request = Request(
         wanted=Wanted(
             options.workers,

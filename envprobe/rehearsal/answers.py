@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import os
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from envprobe.errors import UndeterminedError
 from envprobe.rehearsal.types import FIRST, Failed, Held, Member, Node, Plan, Target
@@ -52,14 +53,19 @@ class Answers:
         elif about == "ready":
             self.ready = True
         elif about == "said" and isinstance(node, str):
-            self.helpers[node] = told["text"]
+            self.helpers[node] = _text(told["text"])
         elif node in self._nodes:
             if about == "member":
                 self._told[node] = told
             elif about == "said":
-                self._said[node] = told["text"]
+                self._said[node] = _text(told["text"])
             elif about == "failed":
                 self._failed.append(told)
+
+    @property
+    def began(self) -> bool:
+        """Whether the first process has told of itself."""
+        return self._first is not None
 
     @property
     def environment(self) -> Mapping[str, str]:
@@ -92,7 +98,7 @@ class Answers:
             return ()
         first = reach.Told(self._first, self._launch)
         made = [self._member(None, self._first, first, method)]
-        seconds = max(self._first["began"] - began, 0.0)
+        seconds = max(_seconds(self._first["began"]) - began, 0.0)
         made[0] = dataclasses.replace(made[0], said=said[:_SAID], seconds=seconds)
         made += [
             self._member(self._nodes[number], told, first, method)
@@ -108,28 +114,37 @@ class Answers:
         environment = later.get("environment", told["facts"]["environment"])
         return Member(
             node=node,
-            pid=told["pid"],
-            parent=told["parent"],
+            pid=_whole(told["pid"]),
+            parent=_whole(told["parent"]),
             told=own,
-            flags=told["flags"],
+            flags={_text(name): _whole(one) for name, one in told["flags"].items()},
             environment={name: Value(os.fsencode(text)) for name, text in environment.items()},
             hooks=() if node is None else tuple(_hooks(first, own, method, self._launch)),
             targets={name: _target(one) for name, one in later.get("targets", {}).items()},
             held={name: _held(one) for name, one in told.get("held", {}).items()},
-            recorded=told["recorded"],
+            recorded={_text(name): _text(one) for name, one in told["recorded"].items()},
             titled=bool(told.get("titled")),
-            cuda_after=told.get("torch_after", {"initialised": False})["initialised"],
+            cuda_after=_or_none(
+                bool, told.get("torch_after", {"initialised": False})["initialised"]
+            ),
             said=self._said.get(node.id, "") if node is not None else "",
-            seconds=told.get("seconds", 0.0),
+            seconds=_seconds(told.get("seconds", 0.0)),
         )
 
     def failed(self, first_code: int, said: str) -> tuple[Failed, ...]:
-        """Return the processes that did not come up; the first one with its exit code."""
+        """Return the processes that did not come up; the first one with its exit code.
+
+        Raises UndeterminedError for what no process of a rehearsal says.
+        """
+        with _sense():
+            return self._not_up(first_code, said)
+
+    def _not_up(self, first_code: int, said: str) -> tuple[Failed, ...]:
         found = [
             Failed(
                 name=self._nodes[one["node"]].name,
-                why=one["why"],
-                code=one.get("code"),
+                why=_text(one["why"]),
+                code=_or_none(int, one.get("code")),
                 said=self._said.get(one["node"], ""),
                 worker=self._nodes[one["node"]].worker,
             )
@@ -145,11 +160,41 @@ def _sense() -> Iterator[None]:
     """Say so where an answer makes no sense: hooks run in the process, and may write anything."""
     try:
         yield
-    except (AttributeError, KeyError, TypeError, ValueError):
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
         raise UndeterminedError(
             "a rehearsed process answers with something else than what it was asked",
             f"Look for a start-up hook that writes to the descriptor {supervised.ANSWER}.",
         ) from None
+
+
+_T = TypeVar("_T")
+
+
+def _of(kind: type[_T], told: object) -> _T:
+    """Return what is of a type, as it is; TypeError for anything else."""
+    # True is no number of a process.
+    if not isinstance(told, kind) or (isinstance(told, bool) and kind is not bool):
+        raise TypeError(f"{kind.__name__} is expected")
+    return told
+
+
+def _text(told: object) -> str:
+    return _of(str, told)
+
+
+def _whole(told: object) -> int:
+    return _of(int, told)
+
+
+def _or_none(kind: type[_T], told: object) -> _T | None:
+    return None if told is None else _of(kind, told)
+
+
+def _seconds(told: object) -> float:
+    number = float(told) if isinstance(told, int) else _of(float, told)
+    if not math.isfinite(number):
+        raise ValueError("a time is expected")
+    return number
 
 
 def _hooks(first: reach.Told, own: reach.Told, method: str, launch: Launch) -> Iterator[Child]:
@@ -162,9 +207,9 @@ def _hooks(first: reach.Told, own: reach.Told, method: str, launch: Launch) -> I
 
 def _target(told: Mapping[str, Any]) -> Target:
     return Target(
-        origin=told["origin"] or "",
-        missing=told["missing"],
-        error=told["error"],
+        origin=_text(told["origin"] or ""),
+        missing=_text(told["missing"]),
+        error=_text(told["error"]),
         imported=bool(told["imported"]),
     )
 
@@ -172,8 +217,8 @@ def _target(told: Mapping[str, Any]) -> Target:
 def _held(told: Mapping[str, Any]) -> Held:
     return Held(
         attribute=effects.attribute(told),
-        own=told["own"] or "",
-        runs_in=told["runs_in"] or "",
-        recorded=told["recorded"],
-        seconds=told["seconds"],
+        own=_text(told["own"] or ""),
+        runs_in=_text(told["runs_in"] or ""),
+        recorded=_text(told["recorded"]),
+        seconds=_seconds(told["seconds"]),
     )

@@ -23,6 +23,7 @@ from envprobe.launch.manager import Manager
 from envprobe.launch.sandbox import Property
 from envprobe.process import cgroups
 from envprobe.runner import supervised
+from envprobe.runner.output import Output
 from envprobe.runner.started import Bounds
 from envprobe.runner.supervised import Command, Ended
 from envprobe.runner.taskgroup import TaskGroup
@@ -78,7 +79,8 @@ class Confined:
         self._bounds = bounds
         self._began = time.monotonic()
         self._connection: socket.socket | None = None
-        self._received = bytearray()
+        self._answer = Output(bounds.output_bytes)
+        self._looked = 0.0
         self._peer = 0
         self._code = 0
         self._stopped = ""
@@ -89,27 +91,38 @@ class Confined:
         return self._peer
 
     def connect(self, server: socket.socket, command: Command, uid: int) -> None:
-        """Wait for the service to connect, and have it become the command; NotConfinedError."""
+        """Wait for the service to connect, and have it become the command; NotConfinedError.
+
+        Others may reach the socket as well: only a process of the service is told anything.
+        """
         deadline = time.monotonic() + _CONNECT_SECONDS
         server.settimeout(_POLL_SECONDS)
         while self._connection is None:
+            if time.monotonic() > deadline:
+                raise NotConfinedError("the service did not answer")
             try:
                 connection = server.accept()[0]
             except TimeoutError:
                 if self._has_ended():
                     return
-                if time.monotonic() > deadline:
-                    raise NotConfinedError("the service did not answer") from None
                 continue
             told = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-            self._peer, peer_uid, _ = _CREDENTIALS.unpack(told)
-            if uid in (-1, peer_uid):
-                self._connection = connection
+            peer, peer_uid, _ = _CREDENTIALS.unpack(told)
+            if uid in (-1, peer_uid) and self._is_of_service(peer):
+                self._connection, self._peer = connection, peer
             else:
                 connection.close()
         self._require_own_files()
         asked = {"words": list(command.words), "environment": dict(command.environment)}
         self.tell(json.dumps(asked).encode() + b"\n")
+
+    def _is_of_service(self, pid: int) -> bool:
+        """Return whether a process is one of the service's."""
+        if cgroups.members(self._group, (pid,)):
+            return True
+        # Where the groups are mounted as another namespace sees them, their paths do not compare.
+        shown = self._sandbox.manager.properties(self._unit, ("MainPID",))
+        return pid > 0 and shown.get("MainPID") == [str(pid)]
 
     def _has_ended(self) -> bool:
         """Return whether the sandbox hides the interpreter; NotConfinedError if it failed else."""
@@ -133,27 +146,35 @@ class Confined:
 
     def read_line(self) -> bytes | None:
         """Return the next whole line of the answer without its newline; None if none comes."""
-        while b"\n" not in self._received:
+        if self._is_over():
+            return None
+        while (line := self._answer.line()) is None:
             if self._connection is None or not self._receive(self._connection):
                 return None
-        line, _, rest = bytes(self._received).partition(b"\n")
-        self._received[:] = rest
         return line
 
     def _receive(self, connection: socket.socket) -> bool:
         """Take in what comes next; False if nothing can come, or a bound has been reached."""
         connection.settimeout(_POLL_SECONDS)
-        while not self._stopped:
+        while not self._answer.cut and not self._is_over():
             try:
                 received = connection.recv(_READ_BYTES)
             except TimeoutError:
-                self._stopped = self._reached()
                 continue
             except OSError:
                 return False
-            self._received += received
-            return bool(received) and len(self._received) <= self._bounds.output_bytes
+            self._answer.take(received)
+            return bool(received)
         return False
+
+    def _is_over(self) -> bool:
+        """Return whether a bound has been reached; that is looked at only now and then."""
+        if self._connection is None or self._stopped:
+            return bool(self._stopped)
+        if (now := time.monotonic()) >= self._looked + _POLL_SECONDS:
+            self._looked = now
+            self._stopped = self._reached()
+        return bool(self._stopped)
 
     def _reached(self) -> str:
         """Return which bound the service has reached, "" for none.
@@ -192,10 +213,15 @@ class Confined:
             if shown.get("ActiveState") != ["active"]:
                 (status,) = shown.get("ExecMainStatus") or ["0"]
                 self._code = int(status) if status.isdecimal() else 1
-            self._connection.close()
+        self.close()
         said = _HIDDEN if self._code == _NOT_EXECUTED else b""
         seconds = time.monotonic() - self._began
-        return Ended(self._code, stopped, b"", said, b"", False, seconds)
+        return Ended(self._code, stopped, b"", said, b"", self._answer.cut, seconds)
+
+    def close(self) -> None:
+        """Tell the process nothing more."""
+        if self._connection is not None:
+            self._connection.close()
 
 
 @contextlib.contextmanager
@@ -215,6 +241,7 @@ def confined(sandbox: Sandbox, command: Command, bounds: Bounds) -> Iterator[Con
         server.listen(1)
         made = Confined(sandbox, unit, bounds)
         stack.callback(_stop, sandbox.manager, unit)
+        stack.callback(made.close)
         _run(sandbox, unit, command, bounds)
         dynamic = any(one.key == "DynamicUser" for one in sandbox.properties)
         own = os.geteuid() if command.rights is None else command.rights.uid

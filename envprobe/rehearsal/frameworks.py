@@ -17,6 +17,9 @@ NONE: Final = "none"
 
 METHODS: Final = ("spawn", "fork", "forkserver")
 _DIGITS: Final = re.compile(r"\d+")
+_LONGEST: Final = 9
+"""So many digits of a number count: int() refuses thousands of them."""
+
 _FALSE: Final = ("", "0", "false", "no", "off")
 
 
@@ -76,7 +79,9 @@ class Framework:
     def size(self, name: str) -> int | None:
         """Return the number that an option of the command line gives, None if none does."""
         options = self.row.get("sizes", {}).get(name, ())
-        found = [int(text) for text in _values(self.python.arguments, options) if text.isdecimal()]
+        found = [
+            _number(text) for text in _values(self.python.arguments, options) if text.isdecimal()
+        ]
         return found[-1] if found else None
 
     def is_on(self, name: str) -> bool:
@@ -134,10 +139,16 @@ def numbers(version: str) -> tuple[int, ...]:
         match = _DIGITS.match(part)
         if match is None:
             break
-        found.append(int(match[0]))
+        found.append(_number(match[0]))
         if match[0] != part:
             break
     return tuple(found)
+
+
+def _number(digits: str) -> int:
+    """Return a number as it is written; of one that is too long to be any, the largest."""
+    digits = digits.lstrip("0")
+    return int(digits or "0") if len(digits) <= _LONGEST else 10**_LONGEST
 
 
 def words_of(python: Python) -> tuple[str, ...]:

@@ -132,6 +132,8 @@ class _Run:
         with started as tree:
             if self._start_tree(tree):
                 self._read(tree.pid)
+            elif self.answers.began:
+                self.unread = "the first process never said that all are ready"
             ended = tree.end()
         return self._found(ended)
 
@@ -242,7 +244,7 @@ class _Run:
             version=self.version,
             own_forkserver=self.answers.forkserver,
             snapshot=self.snapshot,
-            unread=self.unread,
+            unread="" if ended.stopped else self.unread,
             hidden=self.hidden,
             imported=self.request.import_target,
         )
@@ -253,7 +255,7 @@ def _next(tree: Running | Confined) -> Mapping[str, Any] | None:
     while (line := tree.read_line()) is not None:
         try:
             told = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         if isinstance(told, dict) and isinstance(told.get("about"), str):
             return told

@@ -208,8 +208,9 @@ class Rehearsal:
 
     `members` are the processes that told of themselves, the first one first, `helpers` what
     multiprocessing's own helpers wrote to stderr, by name. `snapshot` is what was read of the same
-    processes from outside, None with the reason in `unread`. `hidden` are variables that hide the
-    GPUs from it. `sandbox` are properties that were not reproduced, and `unconfined` says why.
+    processes from outside, None with the reason in `unread`, or in `end` if that stopped it.
+    `hidden` are variables that hide the GPUs from it. `sandbox` are properties that were not
+    reproduced, and `unconfined` says why.
     """
 
     start: Start

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     import socket
 
 _PATH_BYTES: Final = 64
+_DESCRIPTORS: Final = 2
+"""Of a request: the directory, and the socket for the answer."""
 
 _lender: socket.socket | None = None
 """Leads to the ancestor that opens for this process and its children."""
@@ -53,11 +55,15 @@ def lend(channel: socket.socket) -> None:
     import socket
 
     while True:
-        path, received, _, _ = socket.recv_fds(channel, _PATH_BYTES, 2, socket.MSG_CMSG_CLOEXEC)
-        if not path:
-            return
+        path, received, _, _ = socket.recv_fds(
+            channel, _PATH_BYTES, _DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
+        )
         try:
-            _answer(path, *received)
+            if not path:
+                return
+            # Fewer come where this process may open no more descriptors (unix(7), MSG_CTRUNC).
+            if len(received) == _DESCRIPTORS:
+                _answer(path, *received)
         except OSError:
             # The borrower sees the end of its socket.
             continue

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from envprobe.errors import UndeterminedError
 from envprobe.runner.limits import exhausted
+from envprobe.runner.output import Output
 from envprobe.runner.started import Bounds
 from envprobe.runner.supervisor import ANSWER, CONTROL, HELD, Command, Supervisor
 
@@ -56,12 +57,12 @@ class Running:
         self._pipes = pipes
         self._bounds = bounds
         self._name = name
-        self._outputs = {one: _Output(bounds.output_bytes) for one in pipes.read}
-        self._outputs["report"] = _Output(_REPORT_BYTES)
+        self._outputs = {one: Output(bounds.output_bytes) for one in pipes.read}
+        self._outputs["report"] = Output(_REPORT_BYTES)
         self._waiting = {descriptor: one for one, descriptor in pipes.read.items()}
         # The supervisor keeps the bounds; this one is for a supervisor that does not.
         self._deadline = time.monotonic() + bounds.seconds + bounds.grace_seconds + _SPARE_SECONDS
-        self._read = 0
+        self._lines_until = self._deadline
 
     @property
     def pid(self) -> int:
@@ -72,13 +73,16 @@ class Running:
         return int(self._outputs["report"].kept.partition(b"\n")[0])
 
     def read_line(self) -> bytes | None:
-        """Return the next whole line of the answer without its newline; None if none comes."""
+        """Return the next whole line of the answer without its newline; None if none comes.
+
+        None comes when the time is up, whatever is still unread.
+        """
+        if time.monotonic() > self._lines_until:
+            return None
         answer = self._outputs["answer"]
-        while (end := answer.kept.find(b"\n", self._read)) < 0:
+        while (line := answer.line()) is None:
             if "answer" not in self._waiting.values() or not self._receive():
                 return None
-        line = answer.kept[self._read : end]
-        self._read = end + 1
         return line
 
     def tell(self, text: bytes) -> bool:
@@ -224,21 +228,3 @@ class _Pipes:
         for descriptor in self.of_command.values():
             os.close(descriptor)
         self.of_command.clear()
-
-
-class _Output:
-    """The beginning of one output."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._received = bytearray()
-        self.cut = False
-
-    def take(self, received: bytes) -> None:
-        room = self._limit - len(self._received)
-        self._received += received[:room]
-        self.cut = self.cut or len(received) > room
-
-    @property
-    def kept(self) -> bytes:
-        return bytes(self._received)

@@ -289,6 +289,31 @@ def test_an_isolated_interpreter_ignores_the_hook(flag: str, stage: Stage) -> No
     assert flag in ignored["message"]
 
 
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    ("given", "isolated", "ignores"), [((), 0, 0), (("-I", "-B"), 1, 1), (("-E",), 0, 1)]
+)
+def test_each_process_tells_its_flags_and_what_its_start_has_cost(
+    given: tuple[str, ...], isolated: int, ignores: int, method: str, stage: Stage
+) -> None:
+    hooks = stage.hook("import time\ntime.sleep(0.3)\n")
+    command = ("--start-method", method, "--", VENV, *given, "-c", "pass")
+    ran = stage.rehearse(*command, PYTHONPATH=hooks)
+    told = {one["name"]: one["flags"] for one in ran.one["processes"]}
+    assert set(told) == {"the first process", "worker RANK0", "worker RANK1"}
+    # -B is in effect in any case: a rehearsal writes no bytecode.
+    decisive = ("isolated", "ignore_environment", "dont_write_bytecode")
+    for name, flags in told.items():
+        assert [flags[one] for one in decisive] == [isolated, ignores, 1], name
+    cost = {one["name"]: one["ready_ms"] for one in ran.one["processes"]}
+    whole = ran.one["end"]["seconds"] * 1000
+    assert all(0 < one < whole for one in cost.values()), (cost, whole)
+    # The hook is part of it wherever it runs: spawned children run it again.
+    runs = {"the first process", *(ran.workers if method == "spawn" else ())}
+    if not ignores:
+        assert all(cost[name] >= 300 for name in runs), cost
+
+
 def test_a_fork_server_started_by_the_hook_keeps_its_old_environment(stage: Stage) -> None:
     hooks = stage.hook(
         "import os\nif os.environ.pop('FIRST', ''):\n"

@@ -231,3 +231,11 @@ def test_a_method_for_where_nothing_tells_it_does_not_override_a_framework() -> 
     assert made("python3 serve.py", wanted=otherwise).method.value == "spawn"
     assert made("python3 -m vllm.entrypoints.api_server", wanted=otherwise).method.value == "fork"
     assert "multiprocessing" in made("python3 serve.py").method.told_by
+
+
+def test_numbers_of_thousands_of_digits_are_large_and_nothing_else() -> None:
+    digits = "9" * 5000
+    found = made(f"{SGLANG} --tp {digits}", "0.5.23")
+    assert found.count == frameworks.most_workers()
+    assert frameworks.numbers(f"1.{digits}") > frameworks.numbers("1.999")
+    assert frameworks.numbers(f"1.{'0' * 5000}2") == (1, 2)

@@ -201,6 +201,14 @@ def test_no_line_comes_from_a_command_that_has_ended() -> None:
         assert command.end().code == 3
 
 
+def test_no_line_comes_when_the_time_is_up() -> None:
+    with running(_command(f"import os\nos.write({ANSWER}, b'a\\nb\\n')\n"), BOUNDS) as command:
+        assert command.read_line() == b"a"
+        command._lines_until = time.monotonic() - 1
+        assert command.read_line() is None
+        assert command.end().answer == b"a\nb\n"
+
+
 def test_a_running_command_that_cannot_be_executed_says_why() -> None:
     with (
         running(Command("/nothing", ("x",), {}, told=True), BOUNDS) as command,
