@@ -1,8 +1,9 @@
-"""Programs that start the processes of a parallel job: torchrun and srun.
+"""Programs that start the processes of a parallel job: torchrun, srun and `ray start`.
 
 torchrun: pytorch/pytorch, torch/distributed/run.py (010929fd), argparse_util.py (0734fe09) and
 elastic/agent/server/local_elastic_agent.py (001077cb). srun: SchedMD/slurm, src/srun/launch.c,
-_build_user_env (03d38544), and srun(1).
+_build_user_env (03d38544), and srun(1). ray: ray-project/ray, python/ray/_private/services.py,
+start_ray_process (003280cb).
 """
 
 from __future__ import annotations
@@ -68,6 +69,14 @@ def _program(state: State, taken: Taken, interpreter: str) -> Words:
         raise OpaqueError("PYTHON_EXEC, which names the interpreter of the ranks, is not known")
     module = ["-m"] if taken.has("-m", "--module") else []
     return [named or interpreter, "-u", *module, *rest]
+
+
+def ray(state: State, words: Words, interpreter: str, script: str) -> Words:
+    """Follow `ray`, a script of Python; of `ray start` tell what the workers get."""
+    if words[1:2] == ["start"]:
+        told = "passes its environment on to the raylet; Ray's workers get that of the raylet,"
+        state.hop("ray start", f"{told} runtime_env and what Ray sets", child=True)
+    return [interpreter, script, *words[1:]]
 
 
 def srun(state: State, words: Words) -> Words:

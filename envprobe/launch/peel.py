@@ -97,6 +97,9 @@ class _Peeler:
             return self.shell(argv, program)
         if program == "torchrun":
             return list(jobs.torchrun(self.state, argv, self.behind(argv, search)))
+        if program == "ray":
+            found = self.found(argv[0], search)
+            return list(jobs.ray(self.state, argv, self.behind(argv, search), found))
         if program in wrappers.BY_NAME:
             return list(wrappers.BY_NAME[program](self.state, argv))
         if wrappers.is_plain(program):

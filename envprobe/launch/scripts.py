@@ -10,8 +10,9 @@ from envprobe import inputfile
 from envprobe.errors import UsageError
 from envprobe.launch import shell
 from envprobe.launch.shell import Command, ShellOpaqueError
-from envprobe.launch.steps import State
+from envprobe.launch.steps import State, is_python
 from envprobe.launch.types import Place, Setting, Source
+from envprobe.launch.words import is_name
 from envprobe.values import Value
 
 _ASSIGNMENT: Final = re.compile(r"([A-Za-z_]\w*)=")
@@ -38,6 +39,7 @@ class ShellRun:
         self.state = state
         self.every = every
         self.own: dict[str, str | None] = {}
+        self.exported: list[str] = []
         self.depth = 0
 
     def text(self, text: str, arguments: Sequence[str], place: Place) -> list[str]:
@@ -85,6 +87,9 @@ class ShellRun:
         program = known[0] if known else ""
         if program is None:
             raise self._opaque("which program is run depends on a variable that is not known")
+        if program == "exec" and len(known) > 1:
+            for name, value in given:
+                self.export(name, value)
         if program in _BUILTINS:
             return _BUILTINS[program](self, words, known, arguments)
         if program in _HARMLESS and not last:
@@ -101,8 +106,18 @@ class ShellRun:
         if any(one is None for one in known):
             raise self._opaque("a word of the command depends on a variable that is not known")
         how = "hands over by exec" if replaced else "stays, and starts the next one as its child"
-        self.state.hop("shell text", how, child=not replaced)
-        return [one for one in known if one is not None]
+        argv = [one for one in known if one is not None]
+        self.state.hop("shell text", self._told(how, argv[0]), child=not replaced)
+        return argv
+
+    def _told(self, how: str, program: str) -> str:
+        """Return how it goes on, with what this text exports and who gets it."""
+        has = self.state.builder.has
+        names = [name for name in dict.fromkeys(self.exported) if is_name(name) and has(name)]
+        if not names:
+            return how
+        who = "the interpreter and its children get" if is_python(program) else "the next one gets"
+        return f"exports {', '.join(names)} and {how}: {who} what it exports"
 
     def assignment(
         self, word: tuple[shell.Part, ...], arguments: tuple[str, ...]
@@ -129,6 +144,7 @@ class ShellRun:
     def export(self, name: str, value: str | None) -> None:
         """Set a variable of the environment."""
         self.own.pop(name, None)
+        self.exported.append(name)
         reason = "" if value is not None else "it depends on a variable that is not known"
         raw = None if value is None else Value(value.encode("utf-8", "surrogateescape"))
         place = self.state.place

@@ -155,6 +155,15 @@ def _path0(python: steps.Python, cwd: str) -> str | None:
     if python.mode is not steps.Mode.SCRIPT:
         return ""
     target = posixpath.join(cwd, python.target)
-    if os.path.isdir(target) or (os.path.isfile(target) and zipfile.is_zipfile(target)):
+    if os.path.isdir(target) or (os.path.isfile(target) and _is_archive(target)):
         return target
     return posixpath.dirname(os.path.realpath(target))
+
+
+def _is_archive(path: str) -> bool:
+    """Return whether a file can be read as a ZIP archive."""
+    try:
+        return zipfile.is_zipfile(path)
+    except (zipfile.BadZipFile, ValueError, OSError):
+        # Offsets of a damaged one (CPython 3.11 Lib/zipfile.py, _EndRecData64).
+        return False

@@ -65,6 +65,7 @@ def _known(launch: Launch) -> dict[str, str]:
 
 
 END = [PYTHON, "-c", PRINT]
+ARRIVES = "the interpreter and its children get what it exports"
 SHELL_END = f'exec {PYTHON} -c "$0"'
 
 EXACT = [
@@ -91,6 +92,7 @@ EXACT = [
         PRINT,
     ],
     ["sh", "-c", f": ; echo hi >/dev/null 2>&1; umask 022; cd /tmp && {SHELL_END}", PRINT],
+    ["bash", "-c", f"A=2 D=3 {SHELL_END}", PRINT],
     ["sh", "-c", f'export W=$B"$B"\\ x; exec env $A=1 Z=$1 {PYTHON} -c "$0"', PRINT, "one"],
 ]
 
@@ -186,6 +188,34 @@ def test_what_would_have_to_be_run_is_told_with_its_line(
     assert launch.opaque_at == Place(str(script), line)
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            "export A=2 NEW=3\nunset NEW\nexport B",
+            f"exports A and hands over by exec: {ARRIVES}",
+        ),
+        ("A=2\nunset B", f"exports A and hands over by exec: {ARRIVES}"),
+        ("LOCAL=2", "hands over by exec"),
+    ],
+)
+def test_what_a_wrapper_exports_is_said_to_arrive(text: str, told: str, tmp_path: Path) -> None:
+    script = tmp_path / "w.sh"
+    script.write_text(f'#!/bin/sh\n{text}\nexec {PYTHON} -c "{PRINT}"\n')
+    script.chmod(0o755)
+    launch = _launch([str(script)])
+    assert launch.hops[-1].told == told
+    assert _known(launch) == _real([str(script)])
+
+
+def test_what_a_wrapper_exports_may_be_taken_out_again(tmp_path: Path) -> None:
+    launch = _launch(["sh", "-c", f"export NEW=1; exec env -i {PYTHON} x.py"])
+    told = [hop.told for hop in launch.hops[-2:]]
+    assert told[0] == "exports NEW and hands over by exec: the next one gets what it exports"
+    assert told[1] == "starts with an empty environment"
+    assert launch.declared.reading("NEW").state is State.ABSENT
+
+
 def test_no_wrapper_is_executed(tmp_path: Path) -> None:
     mark = tmp_path / "ran"
     wrapper = tmp_path / "wrapper"
@@ -201,6 +231,26 @@ def test_a_login_shell_leaves_everything_open() -> None:
     assert launch.python is not None
     assert launch.declared.reading("NCCL_ALGO").state is State.UNREADABLE
     assert launch.declared.reading("OTHER").state is State.UNREADABLE
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--cpunodebind=0", "--membind=0"],
+        ["-N", "0", "-m0", "-l"],
+        ["--interleave", "all", "--"],
+        ["-C0-7", "env", "-u", "NOT_SET", "numactl", "--localalloc"],
+    ],
+    ids=" ".join,
+)
+def test_numactl_passes_its_environment_on(words: list[str]) -> None:
+    launch = _launch(["numactl", *words, PYTHON, "-I", "serve.py"])
+    assert (launch.opaque, _known(launch)) == ("", GIVEN)
+    assert launch.python is not None
+    assert (launch.python.interpreter, launch.python.flags) == (PYTHON, ("-I",))
+    assert (launch.python.mode, launch.python.target) == (Mode.SCRIPT, "serve.py")
+    hop = launch.hops[0]
+    assert (hop.program, hop.told, hop.child) == ("numactl", "passes its environment on", False)
 
 
 def test_unknown_options_are_not_guessed() -> None:
@@ -271,6 +321,23 @@ def test_what_torchrun_takes_from_its_environment(tmp_path: Path) -> None:
     value = launch.declared.reading("TORCH_NCCL_ASYNC_ERROR_HANDLING").value
     assert value is not None
     assert value.reveal() == b"1"
+
+
+def test_ray_start_is_a_plain_hop_that_tells_what_workers_get(tmp_path: Path) -> None:
+    ray = tmp_path / "ray"
+    ray.write_text(f"#!{PYTHON}\n")
+    launch = _launch(["env", "X=1", str(ray), "start", "--head", "--block", "--num-gpus=8"])
+    assert (launch.opaque, _known(launch)) == ("", {**GIVEN, "X": "1"})
+    assert launch.python is not None
+    assert (launch.python.interpreter, launch.python.target) == (PYTHON, str(ray))
+    assert launch.python.arguments == ("start", "--head", "--block", "--num-gpus=8")
+    hop = launch.hops[-1]
+    assert (hop.program, hop.child) == ("ray start", True)
+    assert "Ray's workers get that of the raylet, runtime_env and what Ray sets" in hop.told
+    # Another command of Ray starts no raylet, and an unknown file is none of Ray's.
+    assert _launch([str(ray), "status"]).hops == ()
+    ray.write_bytes(b"\x7fELF")
+    assert _launch([str(ray), "start"]).opaque == "ray is a program that envprobe does not know"
 
 
 def _through_srun(*words: str, **variables: str) -> dict[str, str | None]:

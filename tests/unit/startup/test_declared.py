@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 import zipfile
 from pathlib import Path
 
@@ -147,3 +148,15 @@ def test_rights_that_cannot_be_taken_on_are_refused_before_anything_is_announced
     with pytest.raises(UndeterminedError, match=r"sgl\.service:3: it runs as uid"):
         trace_definition(of_file(str(path), (), Context({})), Questions(), told.append)
     assert told == []
+
+
+def test_a_script_that_looks_like_a_damaged_archive_is_a_script(tmp_path: Path) -> None:
+    # A locator that names two disks in front of the end of an archive (APPNOTE.TXT 4.3.15).
+    locator = struct.pack("<4sLQL", b"PK\x06\x07", 1, 0, 2)
+    end = struct.pack("<4s4H2LH", b"PK\x05\x06", 0, 0, 0, 0, 0, 0, 0)
+    script = tmp_path / "serve.py"
+    script.write_bytes(b"#" * 100 + locator + end)
+    with pytest.raises(zipfile.BadZipFile):
+        zipfile.is_zipfile(script)
+    (one,) = _of(tmp_path, f"ExecStart=/usr/bin/python3 {script}")
+    assert one.launch.path0 == str(tmp_path)
