@@ -240,6 +240,7 @@ def kernel(ask: Ask, options: cli_kernel.Options | None) -> list[Part]:
     from envprobe.checks.gate.about import GateContext, Unjudged
     from envprobe.checks.gate.plan import KERNEL
     from envprobe.checks.kernel.registry import CHECKS
+    from envprobe.report.kernel_model import headline
 
     if not any(KERNEL in stand.parts for stand in ask.plan.stands):
         return []
@@ -258,7 +259,8 @@ def kernel(ask: Ask, options: cli_kernel.Options | None) -> list[Part]:
         return [made(ask, KERNEL, own, of_gate(ask, context, own))]
     result = cli_kernel.judged(facts, ask.config, options).result
     context = dataclasses.replace(context, kernel=facts)
-    return [made(ask, KERNEL, (*CHECKS, *own), result, of_gate(ask, context, own))]
+    part = made(ask, KERNEL, (*CHECKS, *own), result, of_gate(ask, context, own))
+    return [dataclasses.replace(part, notes=(headline(facts),))]
 
 
 def tell(line: str) -> None:

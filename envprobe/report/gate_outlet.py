@@ -7,7 +7,7 @@ from typing import Final
 
 from envprobe import redact
 from envprobe.checks.finding import Check
-from envprobe.checks.gate.plan import Stand, Standing
+from envprobe.checks.gate.plan import KERNEL, Stand, Standing
 from envprobe.checks.registry import Result
 from envprobe.report.gate_model import WHEN, Part, Report
 from envprobe.report.model import Presentation
@@ -33,6 +33,12 @@ def build(report: Report, presentation: Presentation) -> Outlet:
         verdict=report.verdict,
         fail_on=report.fail_on,
         exit_zero=report.exit_zero,
+        done="; ".join(
+            redact.show_text(note, 400)
+            for part in report.parts
+            if part.name == KERNEL
+            for note in part.notes
+        ),
     )
 
 

@@ -203,13 +203,18 @@ def test_what_cannot_be_asked_is_no_pass(place: Place) -> None:
     assert "accepted  startup-not-judged (EP702)" in ran.stdout
 
 
-def test_a_kernel_that_is_expected_never_holds_untried(place: Place) -> None:
+def test_a_kernel_that_is_expected_never_holds_untried(place: Place, tmp_path: Path) -> None:
     place.expect('[expect.env]\nNCCL_ALGO = "Ring"\n[expect.kernel]\narch = "sm_120"\n')
-    found = run(place, *command(place))
+    outputs = {kind: tmp_path / f"report.{kind}" for kind in ("text", "github", "junit", "sarif")}
+    found = run(place, *(f"-o{kind}={path}" for kind, path in outputs.items()), *command(place))
     assert found.standing("kernel") == {"sm_120": ("judged", ("kernel",))}
     # Whether the compiler is installed here is for another test to say.
     untold = {one["check"] for one in found.report["findings"] if "kernel" in one["parts"]}
     assert (found.code, found.part("kernel")) == ((3, 3) if untold else (0, 0))
+    (part,) = (one for one in found.report["parts"] if one["name"] == "kernel")
+    assert part["notes"] == ["nothing was compiled" if untold else "compiled, not run: sm_120"]
+    for path in outputs.values():
+        assert part["notes"][0] in path.read_text(), path.name
     place.expect('[expect.env]\nNCCL_ALGO = "Ring"\n[expect.kernel]\ninstalled = true\n')
     found = run(place, *command(place))
     assert (found.code, found.part("kernel")) == (3, 3)

@@ -18,6 +18,7 @@ import yaml
 
 from tests.programs.envprobe_cli import environment, envprobe
 from tests.programs.gates import PYTHON, Place
+from tests.programs.trees import TitledTree
 from tests.programs.usermanager import UserManager, user_manager
 
 PAGE = (Path(__file__).parents[2] / "docs" / "integrations.md").read_text("utf-8")
@@ -123,7 +124,19 @@ def test_the_job_stops_before_its_server_and_names_the_step(place: Place) -> Non
         assert ran.returncode == (0 if starts else 1)
 
 
-def test_the_startup_probe_judges_the_first_process() -> None:
+@pytest.mark.parametrize(("algo", "code"), [("Ring", 0), ("Tree", 1)])
+def test_the_startup_probe_judges_the_first_process(place: Place, algo: str, code: int) -> None:
     (server,) = pod()["containers"]
     words = server["startupProbe"]["exec"]["command"]
-    assert words[4:] == ["gate", "-c", "/etc/envprobe/envprobe.toml", "--pid", "1"]
+    assert words[:4] == [TOOL, "-I", "-m", "envprobe"]
+    assert words[-2:] == ["--pid", "1"]
+    given = [*words[4:-1]]
+    given[given.index("/etc/envprobe/envprobe.toml")] = str(place.config)
+    variables = {"NCCL_ALGO": algo, "PYTHONPATH": str(place.hooks)}
+    with TitledTree(workers=2, env=variables) as running:
+        ran = envprobe(*given, str(running.root), command=[sys.executable, *words[1:4]])
+        assert ran.returncode == code, ran.stdout
+        assert ran.stdout.startswith("FAILS: " if code else "HOLDS: ")
+        # The server's own workers are what is judged.
+        assert ("EP004" in ran.stdout) == bool(code), ran.stdout
+        assert ("scheduler TP1" in ran.stdout) or not code, ran.stdout
