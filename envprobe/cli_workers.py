@@ -330,13 +330,12 @@ def wanted(
     config: Config, patterns: tuple[str, ...], *, everything: bool = False
 ) -> tuple[str, ...]:
     """Return the patterns of the names whose values are read."""
-    from envprobe.redact import DEFAULT_WANTED
+    from envprobe.redact import DEFAULT_WANTED, pattern_of
 
     if everything:
         return ("*",)
-    # A name is no pattern: "[" in one must not start a set of characters.
     every = (*config.expectations, *config.nccl)
-    expected = [one.name.replace("[", "[[]") for one in every]
+    expected = [pattern_of(one.name) for one in every]
     return tuple(dict.fromkeys((*DEFAULT_WANTED, *patterns, *expected)))
 
 

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from envprobe import redact
 from envprobe.errors import EnvprobeError
 from envprobe.launch import behind
 from envprobe.launch.definition import Context, Definition, of_name
@@ -80,8 +81,7 @@ def roots_of(live: Live) -> tuple[int, ...]:
 
 def wanted_with(definition: Definition, patterns: Iterable[str]) -> tuple[str, ...]:
     """Return patterns that name what the definition speaks of as well."""
-    # A name is no pattern: "[" in one must not start a set of characters.
-    named = (one.replace("[", "[[]") for one in behind.names_of(definition))
+    named = map(redact.pattern_of, behind.names_of(definition))
     return tuple(dict.fromkeys((*patterns, *named)))
 
 
