@@ -31,7 +31,8 @@ class Scenario:
     """What is changed, and what must be found: check, variable and place of the finding.
 
     `also` are the errors that the same change brings about besides; there may be no others.
-    `arguments` are more of the gate's; `verify` is what systemd's own look at the same unit says.
+    `warned` is a warning besides, by check and place. `arguments` are more of the gate's;
+    `verify` is what systemd's own look at the same unit says.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Scenario:
     variable: str | None = None
     place: str = ""
     also: Found = frozenset()
+    warned: tuple[str, str] | None = None
     arguments: tuple[str, ...] = ()
     verify: str = "silent"
 
@@ -128,6 +130,7 @@ SCENARIOS = (
         "NCCL_ALGO",
         "sgl.service",
         also=lost(*IN_UNIT) | NO_HOOK | NO_TARGET,
+        warned=("list-reset", "{unit}.d/50-change.conf:2"),
     ),
     Scenario(
         "UnsetEnvironment=",
@@ -216,6 +219,11 @@ def test_it_is_caught_before_the_restart(here: Stage, scenario: Scenario) -> Non
         errors = judged.found("error")
         worst = {(one["check"], one["variable"]) for one in told if one["severity"] == "error"}
         assert errors == worst | scenario.also
+        if scenario.warned is not None:
+            check, place = scenario.warned
+            (warning,) = judged.of(check)
+            assert (warning["severity"], warning["id"]) == ("warning", registry.find(check).id)
+            assert here.filled(place) in f"{warning['who']} {warning['message']}"
         if local_version(os.environ) == MEASURED:
             assert here.verify() == scenario.verify
     assert here.identity() == running
