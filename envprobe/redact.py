@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fnmatch
 import functools
+import glob
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator
@@ -41,6 +42,11 @@ DEFAULT_WANTED: Final[tuple[str, ...]] = tuple(
 def is_wanted(name: str, patterns: Iterable[str]) -> bool:
     """Return whether `name` matches one of the patterns, upper and lower case told apart."""
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def pattern_of(name: str) -> str:
+    """Return the pattern (fnmatch) that only this name matches, whatever characters are in it."""
+    return glob.escape(name)
 
 
 # --- what is masked ------------------------------------------------------------------------------
