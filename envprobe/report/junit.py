@@ -53,6 +53,8 @@ def _suite(outlet: Outlet, subject: Subject) -> ElementTree.Element:
     elif subject.elsewhere:
         said = f"{EXIT_MEANINGS[subject.verdict.exit]}; told in {', '.join(subject.elsewhere)}"
         ElementTree.SubElement(verdict, "system-out").text = said
+    if subject.notes:
+        ElementTree.SubElement(suite, "system-out").text = "\n".join(subject.notes)
     _count(suite, list(suite.iter("testcase")))
     return suite
 

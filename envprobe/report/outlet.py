@@ -122,7 +122,8 @@ class Subject:
 class Outlet:
     """Everything that one run found. `checks` are those that were run, whether they found anything.
 
-    With `exit_zero` the process ends with 0 whatever `verdict` says.
+    With `exit_zero` the process ends with 0 whatever `verdict` says. `done` says in the verdict's
+    line what was run and what was not; it must be fit to be shown.
     """
 
     command: str
@@ -131,6 +132,7 @@ class Outlet:
     verdict: Verdict
     fail_on: Severity = Severity.ERROR
     exit_zero: bool = False
+    done: str = ""
 
     @property
     def word(self) -> str:
@@ -146,7 +148,8 @@ class Outlet:
         if self.exit_zero and self.verdict.exit:
             told = f"exit 0 by --exit-zero, would be {int(self.verdict.exit)}"
         names = ", ".join(one.name for one in self.subjects)
-        return f"{self.word}: {what} in {names} ({told})"
+        done = f"; {self.done}" if self.done else ""
+        return f"{self.word}: {what} in {names}{done} ({told})"
 
 
 def subject(

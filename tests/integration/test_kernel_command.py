@@ -95,6 +95,17 @@ def test_it_says_that_nothing_ran_and_how_far_it_is() -> None:
 
 
 @pytest.mark.usefixtures("_nvrtc")
+def test_every_format_says_that_nothing_ran(tmp_path: Path) -> None:
+    kinds = [one for one in FORMATS if one != "json"]
+    if importlib.util.find_spec("jinja2") is None:
+        kinds.remove("html")
+    outputs = [f"-o{kind}={tmp_path / kind}" for kind in kinds]
+    assert kernel("--compile-only", "--arch", "sm_120", *outputs).returncode == 0
+    for kind in kinds:
+        assert "compiled, not run: sm_120" in (tmp_path / kind).read_text(), kind
+
+
+@pytest.mark.usefixtures("_nvrtc")
 def test_an_architecture_that_the_compiler_does_not_know() -> None:
     report = found("--compile-only", "--arch", "sm_120,sm_99")
     assert report["verdict"]["exit"] == 3
@@ -524,6 +535,31 @@ def test_time_on_a_gpu_is_measured_against_its_copy(gpu_report: Any) -> None:
         missing("gpu", device["untimed"])
     assert device["copy"] > 1e11
     assert all(one["microseconds"]["bundled"] > 0 for one in device["timings"])
+
+
+@pytest.mark.parametrize(("body", "checks"), [("right", set()), ("wrong", {"kernel-wrong-result"})])
+def test_a_function_of_ones_own_on_a_gpu_beside_stand_ins(
+    body: str, checks: set[str], tmp_path: Path
+) -> None:
+    if not has_gpu():
+        missing("gpu", "no GPU")
+    if importlib.util.find_spec("sglang") is None:
+        missing("gpu", "SGLang is not installed beside torch")
+    path = os.pathsep.join([patched(tmp_path, body), str(ROOT), *filter(None, sys.path)])
+    with (tmp_path / "sitecustomize.py").open("a") as hook:
+        hook.write("\nfrom tests.programs import compiled_neighbours\n")
+        hook.write("compiled_neighbours.install()\n")
+    options = ["--python", sys.executable, "--env", f"PYTHONPATH={path}"]
+    report = found("--no-time", "--expect-installed", "my_kernels", *options)
+    wrong = {check for _, check, undetermined in told(report) if not undetermined}
+    assert wrong == checks, report["findings"]
+    (device,) = report["run"]["devices"]
+    called = device["in_class"]
+    assert (called["patched"], called["interpreted"]) == (True, False)
+    assert called["functions"][0]["file"] == f"{tmp_path}/my_kernels.py"
+    assert len(called["asked"]) == len(called["own"]) > 0
+    assert all(one["part"] <= 1 for one in called["own"])
+    assert report["verdict"]["exit"] == (1 if checks else 0)
 
 
 def test_every_gpu_at_once(gpu_report: Any) -> None:

@@ -39,6 +39,7 @@ REAL_CLASS: dict[str, dict[str, Any]] = {
     "validate": {"heads": 8, "prefixes": [1000, 64], "kernel": "validate"},
     "off": {"heads": 8, "kernel": "off"},
     "graph": {"heads": 8, "prefixes": [700, 1500, 33, 8], "then": [1900, 0, 64, 301]},
+    "padded graph": {"heads": 8, "prefixes": [700, 1500, 33, 8, 90, 4], "then": [1900, 0, 301]},
 }
 COUNTED: dict[str, dict[str, int]] = {
     "plain extend": {"other_modes": 1},
@@ -46,6 +47,7 @@ COUNTED: dict[str, dict[str, int]] = {
     "validate": {"compared": 1},
     "off": {},
     "graph": {"taken": 2, "recorded": 1},
+    "padded graph": {"taken": 2, "recorded": 1},
 }
 SGLANGS_OWN = {"plain extend", "logit cap", "validate", "off"}
 
@@ -110,37 +112,77 @@ def test_the_error_is_what_bfloat16_explains(
     assert worst(problem, out) <= 1
 
 
-def test_a_recorded_call_is_right_for_other_lengths(torch: Any, kernel: VerifyAttention) -> None:
-    recorded = random_problem([5000, 3000, 40, 700], 8, 8, spare_mask=1000, seed=1)
-    out = recorded.empty_output()
+def graph_of(torch: Any, kernel: VerifyAttention, problem: Problem, out: Any) -> Any:
+    """Record a call, after a run outside of the graph."""
     stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
-        run(kernel, recorded, out)
+        run(kernel, problem, out)
         stream.synchronize()
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, stream=stream):
-            run(kernel, recorded, out)
+            run(kernel, problem, out)
+    return graph
+
+
+def copy_inputs(to: Problem, source: Problem) -> None:
+    """Put a problem into the tensors of one that is not smaller."""
+    pairs = [(to.q, source.q), (to.draft_keys, source.draft_keys), (to.pool, source.pool)]
+    names = ("kv_indptr", "kv_indices", "mask", "mask_indptr")
+    pairs += [(getattr(to.batch, name), getattr(source.batch, name)) for name in names]
+    for static, new in pairs:
+        static[: len(new)].copy_(new)
+
+
+def test_a_recorded_call_is_right_for_other_lengths(torch: Any, kernel: VerifyAttention) -> None:
+    recorded = random_problem([5000, 3000, 40, 700], 8, 8, spare_mask=1000, seed=1)
+    out = recorded.empty_output()
+    graph = graph_of(torch, kernel, recorded, out)
     eager = recorded.empty_output()
     run(kernel, recorded, eager)
     graph.replay()
     torch.cuda.synchronize()
     assert torch.equal(out, eager)
     other = random_problem([700, 1, 0, 33], 8, 8, seed=2)
-    copies = [
-        (recorded.q, other.q),
-        (recorded.draft_keys, other.draft_keys),
-        (recorded.pool, other.pool),
-        (recorded.batch.kv_indptr, other.batch.kv_indptr),
-        (recorded.batch.kv_indices, other.batch.kv_indices),
-        (recorded.batch.mask, other.batch.mask),
-        (recorded.batch.mask_indptr, other.batch.mask_indptr),
-    ]
-    for to, source in copies:
-        to[: len(source)].copy_(source)
+    copy_inputs(recorded, other)
     out.fill_(float("nan"))
     graph.replay()
     torch.cuda.synchronize()
     assert worst(other, out) <= 1
+
+
+def padded(recorded: Problem, real: Problem, drafts: int, left: int) -> None:
+    """Fill a recorded batch as SGLang's graph runner pads one with fewer requests.
+
+    The others have a prefix of one key, that of request 0, and a whole request's draft tokens; the
+    mask, `left` before, gets what the real ones need. SGLang 0.5.21 triton_backend.py:567, 1350.
+    """
+    batch, requests = recorded.batch, len(real.batch.kv_indptr) - 1
+    batch.mask.fill_(left)
+    copy_inputs(recorded, real)
+    more = range(1, len(batch.kv_indptr) - requests)
+    keys, at = int(real.batch.kv_indptr[-1]), int(real.batch.mask_indptr[-1])
+    for number in more:
+        batch.kv_indices[keys + number - 1] = real.batch.kv_indices[0]
+        batch.kv_indptr[requests + number] = keys + number
+        batch.mask_indptr[requests + number] = at + number * drafts * (1 + drafts)
+
+
+@pytest.mark.parametrize("left", [0, 1])
+@pytest.mark.parametrize("prefixes", [[2000], [700, 0, 33], [5000, 3, 1, 64, 32]])
+def test_a_recorded_call_is_right_for_fewer_requests_and_sglangs_padding(
+    prefixes: list[int], left: int, torch: Any, kernel: VerifyAttention
+) -> None:
+    recorded = random_problem([3000, 2500, 40, 700, 9, 1], 8, 8, spare_mask=1000, seed=1)
+    out = recorded.empty_output()
+    graph = graph_of(torch, kernel, recorded, out)
+    real = random_problem(prefixes, 8, 8, seed=2)
+    padded(recorded, real, 8, left)
+    out.fill_(float("nan"))
+    graph.replay()
+    torch.cuda.synchronize()
+    assert worst(real, out[: len(real.q)]) <= 1
+    assert worst(recorded, out) <= 1
 
 
 def test_a_call_allocates_nothing(torch: Any, kernel: VerifyAttention) -> None:

@@ -1,4 +1,4 @@
-"""What reads the reports: a parser of JUnit, the schemas of the SchemaStore, GitHub's line parser.
+"""What reads the reports: JUnit's parser and schema, the SchemaStore, GitHub's line parser.
 
 The parser of annotations is a stand-in, written after actions/runner's
 src/Runner.Common/ActionCommand.cs: the runner itself is no library.
@@ -7,15 +7,19 @@ src/Runner.Common/ActionCommand.cs: the runner itself is no library.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib.resources
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import jsonschema
+import xmlschema
 from junitparser import JUnitXml
 from junitparser import TestCase as Case
 
+_JUNIT = Path(__file__).parents[1] / "data" / "junit.xsd"
 _COMMAND = re.compile(r"::([\w-]+)(?: (.*?))?::(.*)", re.S)
 _DATA = {"%0D": "\r", "%0A": "\n", "%25": "%"}
 _PROPERTY = {"%3A": ":", "%2C": ",", **_DATA}
@@ -74,8 +78,14 @@ def sarif(text: str) -> dict[str, Any]:
     return found
 
 
+@functools.cache
+def _junit() -> xmlschema.XMLSchema:
+    return xmlschema.XMLSchema(_JUNIT)
+
+
 def cases(text: str) -> dict[str, Case]:
-    """Return the test cases of a JUnit document by name, whose counts must be right."""
+    """Return the cases of a JUnit document by name: the schema holds, and the counts are right."""
+    _junit().validate(text)
     root = JUnitXml.fromstring(text.encode())
     found = [case for suite in root for case in suite]
     kinds = [type(one).__name__ for case in found for one in case.result]

@@ -8,7 +8,8 @@ The bundled CUDA kernel cannot run here; where the patch would start it, the tor
 With `cuda` all runs on the GPU, in bfloat16, and the bundled kernel answers. Compiled packages that
 SGLang imports there, and that are not installed, have stand-ins (`compiled_neighbours.py`): nothing
 in a case's way calls them. A case with `then` is recorded in a CUDA graph, with the lengths of
-`prefixes`, and replayed with those of `then`.
+`prefixes`, and replayed with those of `then`; where these are fewer, the batch is padded as
+SGLang's graph runner does: requests of its fill value's length that read row 0 and write to slot 0.
 Standard input has a list of cases, standard output gets a list of reports.
 """
 
@@ -225,11 +226,27 @@ class Server:
         self.backend.init_forward_metadata_out_graph(batch, in_capture=True)
         play, out = recorded(lambda: self.backend.forward_extend(q, k, k[..., :RANK], layer, batch))
         later, later_q, later_k = self.inputs(case, case["then"])
-        for static, new in ((q, later_q), (k, later_k), (batch.out_cache_loc, later.out_cache_loc)):
-            static.copy_(new)
+        real = later.out_cache_loc
+        batch.out_cache_loc.zero_()
+        for static, new in ((q, later_q), (k, later_k), (batch.out_cache_loc, real)):
+            static[: len(new)].copy_(new)
+        self.pad(later, batch.batch_size)
         self.backend.init_forward_metadata_out_graph(later)
         play()
-        return out, torch.equal(self.pool.kv_buffer[0][later.out_cache_loc], later_k)
+        return out[: len(later_q)], torch.equal(self.pool.kv_buffer[0][real], later_k)
+
+    def pad(self, batch: Any, count: int) -> None:
+        """Fill a batch up to the size that was recorded; its mask stays that of the real ones.
+
+        From SGLang 0.5.21 model_executor/runner/base_runner.py and decode_cuda_graph_runner.py.
+        """
+        more, length = count - batch.batch_size, self.backend.get_cuda_graph_seq_len_fill_value()
+        batch.batch_size = count
+        batch.req_pool_indices = torch.cat(
+            [batch.req_pool_indices, batch.req_pool_indices.new_zeros(more)]
+        )
+        batch.seq_lens = torch.cat([batch.seq_lens, batch.seq_lens.new_full((more,), length)])
+        batch.seq_lens_sum += more * length
 
 
 def recorded(call: Callable[[], Any]) -> tuple[Callable[[], None], Any]:

@@ -25,7 +25,7 @@ from kernel_ext.cubin import driver_calls, forbidden_instructions, resources
 ARCHITECTURES = ("sm_80", "sm_90", "sm_120")
 REGISTER_LIMIT = 255
 STACK_LIMIT = 128
-COMPILERS = 4
+COMPILERS = 8
 
 
 @pytest.fixture(autouse=True)

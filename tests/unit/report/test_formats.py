@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import xmlschema
 
 from envprobe.checks.registry import CHECKS
 from envprobe.errors import TargetGoneError, UsageError
@@ -187,6 +188,23 @@ def test_no_control_character_and_no_command_comes_through(kind: str) -> None:
     assert not re.search("[\ud800-\udfff\ufffe\uffff]", made)
     if kind != "github":
         assert not re.search(r"^\s*::", made, re.M)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ('type="error"', 'kind="error"'),
+        ('<testcase classname="', '<testcase klass="'),
+        ('failures="1"', 'failures="one"'),
+        ("<failure", "<system-out>early</system-out><failure"),
+        ("<testsuite name", "<testcase/><testsuite name"),
+    ],
+)
+def test_the_schema_of_junit_refuses_what_readers_do_not_know(right: str, wrong: str) -> None:
+    made = rendered(broken(), "junit")
+    assert right in made
+    with pytest.raises(xmlschema.XMLSchemaValidationError):
+        consumers.cases(made.replace(right, wrong, 1))
 
 
 def test_hostile_values_make_no_element_of_junit() -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from envprobe.checks import verdict
 from envprobe.checks.kernel.registry import CHECKS
 from envprobe.checks.registry import run_checks
 from envprobe.kernel.facts import KernelFacts
-from envprobe.report import kernel
+from envprobe.report import github, junit, kernel, kernel_outlet, sarif
 from envprobe.report.kernel_model import Report, compared, headline
 from envprobe.report.model import Presentation
 from tests.unit.checks.test_kernel import (
@@ -65,9 +67,19 @@ def function(file: str) -> KernelFacts:
 def test_the_first_line_says_what_was_done_and_whose_function_is_there(
     found: KernelFacts, said: str
 ) -> None:
-    assert headline(report(found)) == said
+    assert headline(found) == said
     text = kernel.render(report(found), Presentation(width=300, color=False))
     assert said in " ".join(text.partition("\n\n")[0].split())
+
+
+def test_the_verdict_line_of_other_formats_says_what_was_done() -> None:
+    found = report(facts(*NOT_RUN))
+    outlet = kernel_outlet.build(found, Presentation(width=80, color=False))
+    assert outlet.summary.endswith("; not run on device 0 (exit 3)")
+    assert "not run on device 0" in github.render(outlet).splitlines()[-1]
+    assert "<system-out>not run on device 0</system-out>" in junit.render(outlet)
+    summary = json.loads(sarif.render(outlet))["runs"][0]["properties"]["summary"]
+    assert summary == outlet.summary
 
 
 @pytest.mark.parametrize(
