@@ -13,7 +13,6 @@ from envprobe import (
     cli_trace,
     cli_unit,
     cli_workers,
-    redact,
 )
 from envprobe.errors import UndeterminedError, UsageError
 
@@ -174,7 +173,7 @@ def _traced(definition: Definition, expected: Expected) -> tuple[Traced, ...]:
     from envprobe.startup.examine import Questions
 
     questions = Questions(cost_runs=0, wanted=expected.winner or "")
-    return (traced.trace_definition(definition, questions, tell),)
+    return (traced.trace_definition(definition, questions, cli_output.tell),)
 
 
 def rehearsal(
@@ -261,11 +260,6 @@ def kernel(ask: Ask, options: cli_kernel.Options | None) -> list[Part]:
     context = dataclasses.replace(context, kernel=facts)
     part = made(ask, KERNEL, (*CHECKS, *own), result, of_gate(ask, context, own))
     return [dataclasses.replace(part, notes=(headline(facts),))]
-
-
-def tell(line: str) -> None:
-    """Say on stderr what is being done; `line` is text without values."""
-    cli_output.note(f"envprobe: {redact.show_text(line)}")
 
 
 # --- after a start -------------------------------------------------------------------------------

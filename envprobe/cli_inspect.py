@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 from typing import TYPE_CHECKING, Final
 
-from envprobe import cli_output, cli_workers, redact
+from envprobe import cli_output, cli_workers
 from envprobe.errors import Exit, UsageError
 
 if TYPE_CHECKING:
@@ -46,15 +46,11 @@ def run(options: Options) -> Exit:
             calibrate=options.calibrate or options.calibrate_with is not None,
             calibrate_with=options.calibrate_with,
         )
-        found = inspection.inspect(request, _tell)
+        found = inspection.inspect(request, cli_output.tell)
         for path, kind in outputs.items():
             files[path].write(render(found, kind, options.unmask, cli_output.FILE_WIDTH))
         cli_output.write(render(found, options.format, options.unmask, cli_output.width()))
     return exit_of(found)
-
-
-def _tell(line: str) -> None:
-    cli_output.note(f"envprobe: {redact.show_text(line)}")
 
 
 def _check(options: Options) -> None:

@@ -9,7 +9,7 @@ import re
 import shutil
 from typing import TYPE_CHECKING, Final
 
-from envprobe import cli_definition, cli_output, cli_report, redact
+from envprobe import cli_definition, cli_output, cli_report
 from envprobe.errors import Exit, UndeterminedError, UsageError
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def found(options: Options) -> KernelFacts:
             visible = start.visible_architectures(starter)
             question = dataclasses.replace(question, devices=visible)
         return KernelFacts(question, libraries=libraries)
-    _tell(f"this runs {starter.launch.python}{_what(options)}")
+    cli_output.tell(f"this runs {starter.launch.python}{_what(options)}")
     if options.compile_only:
         compiled = start.compile_for(question.devices, starter)
         return KernelFacts(question, compile_only=compiled)
@@ -119,10 +119,6 @@ def judged(facts: KernelFacts, config: Config, options: Options) -> Report:
 
 
 render = functools.partial(cli_report.render, "kernel")
-
-
-def _tell(line: str) -> None:
-    cli_output.note(f"envprobe: {redact.show_text(line)}")
 
 
 # --- what was asked for --------------------------------------------------------------------------
@@ -227,7 +223,7 @@ def _starter(options: Options) -> Starter:
             chosen = "the first python3 on PATH"
         else:
             launch, chosen = start.own_launch(environment), "envprobe's own"
-    return Starter(launch, chosen, options.timeout, _tell, gaps)
+    return Starter(launch, chosen, options.timeout, cli_output.tell, gaps)
 
 
 def _declared(options: Options) -> tuple[Launch, str, tuple[str, ...]]:

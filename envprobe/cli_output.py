@@ -74,6 +74,13 @@ def write(text: str) -> None:
         raise UsageError(f"stdout cannot be written: {_reason(error)}", _STDOUT_REMEDY) from None
 
 
+def tell(line: str) -> None:
+    """Say on stderr what envprobe does; control characters and credentials are shown masked."""
+    from envprobe.redact import show_text
+
+    note(f"envprobe: {show_text(line)}")
+
+
 def note(text: str, end: str = "\n") -> None:
     """Write one line to stderr; a note that nobody can read is dropped."""
     try:

@@ -228,7 +228,7 @@ def _tell(start: Start) -> None:
     launch = start.launch
     whose = "" if launch.rights is None else f" as {launch.rights}"
     told = f"this runs {launch.python} with its start-up hooks{whose}, and children of it"
-    cli_output.note(f"envprobe: {redact.show_text(told)}")
+    cli_output.tell(told)
 
 
 def _scan(rehearsal: Rehearsal, config: Config) -> tuple[Context | None, tuple[Open, ...]]:

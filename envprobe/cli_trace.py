@@ -7,7 +7,7 @@ import functools
 import os
 from typing import TYPE_CHECKING, Final
 
-from envprobe import cli_definition, cli_output, cli_report, redact
+from envprobe import cli_definition, cli_output, cli_report
 from envprobe.errors import Exit, UsageError
 
 if TYPE_CHECKING:
@@ -82,11 +82,11 @@ def traced(options: Options) -> Traced:
         _refuse_others(options, "--unit" if options.unit else "`-- COMMAND`")
         context = cli_definition.context_of(user=options.user)
         found = cli_definition.of_one("trace-sitecustomize", options.unit, options.command, context)
-        return traced.trace_definition(found, questions, _tell)
+        return traced.trace_definition(found, questions, cli_output.tell)
     if options.pid is None:
-        return traced.trace_python(options.python, _launch(options), questions, _tell)
+        return traced.trace_python(options.python, _launch(options), questions, cli_output.tell)
     _refuse_others(options, "--pid")
-    return traced.trace_pid(options.pid, questions, _tell)
+    return traced.trace_pid(options.pid, questions, cli_output.tell)
 
 
 _SAY_ALL: Final = {
@@ -125,10 +125,6 @@ def judged(found: Traced, expected: Expected, config: Config, options: Options) 
 
 
 render = functools.partial(cli_report.render, "trace")
-
-
-def _tell(line: str) -> None:
-    cli_output.note(f"envprobe: {redact.show_text(line)}")
 
 
 # --- what was asked for --------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from envprobe import cli_definition, cli_output, cli_report, redact
+from envprobe import cli_definition, cli_output, cli_report
 from envprobe.errors import EnvprobeError, Exit, UsageError
 
 if TYPE_CHECKING:
@@ -141,10 +141,6 @@ def _cause(one: Definition, options: Options) -> Sentence | None:
     return None
 
 
-def _tell(line: str) -> None:
-    cli_output.note(f"envprobe: {redact.show_text(line)}")
-
-
 def _looks(one: Definition, options: Options) -> tuple[EntryLook, ...]:
     from envprobe.launch import entry
 
@@ -154,7 +150,7 @@ def _looks(one: Definition, options: Options) -> tuple[EntryLook, ...]:
     for launch in one.launches:
         if launch.python is None or launch.container is not None:
             continue
-        looked = entry.look(launch, own=options.no_interpreter, tell=_tell)
+        looked = entry.look(launch, own=options.no_interpreter, tell=cli_output.tell)
         if looked is not None:
             found.append(looked)
     return tuple(dict.fromkeys(found))

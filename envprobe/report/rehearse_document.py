@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping
 from typing import Any
 
 from envprobe import redact
 from envprobe.checks.rehearse.about import Rehearsed
 from envprobe.rehearsal.types import Choice, Failed, Held, Member, Rehearsal, Target, Written
-from envprobe.report import document, findings, pretty, rehearse_model
+from envprobe.report import document, findings, pretty, rehearse_model, values
 from envprobe.report.model import Presentation
 from envprobe.report.rehearse_model import Report
 from envprobe.values import Value
@@ -112,14 +111,7 @@ class _Rehearsal:
         }
 
     def value(self, name: str, value: Value) -> dict[str, Any]:
-        """Return text, or base64 of what is no UTF-8, or only the length of a credential."""
-        if value.hidden or (not self.unmask and redact.holds_secret(name, value)):
-            return {"masked": value.length}
-        raw = value.reveal()
-        try:
-            return {"text": raw.decode("utf-8")}
-        except UnicodeDecodeError:
-            return {"base64": base64.b64encode(raw).decode("ascii")}
+        return values.document((name,), value, unmask=self.unmask)
 
 
 def _choice(one: Choice) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import dataclasses
 import enum
 import os
@@ -12,7 +11,7 @@ from typing import Any
 from envprobe import redact
 from envprobe.launch.definition import Definition
 from envprobe.launch.types import Place
-from envprobe.report import findings, pretty
+from envprobe.report import findings, pretty, values
 from envprobe.report.trace_model import Report, title
 from envprobe.startup import lines
 from envprobe.startup.declared import Start
@@ -131,7 +130,10 @@ def _launch(launch: Launch, unmask: bool) -> dict[str, Any]:
         "other_root": launch.root is not None,
         "rights": str(launch.rights) if launch.rights is not None else None,
         "variables": [
-            {"name": redact.show_name(name), "value": _value(name, _bytes(text), unmask)}
+            {
+                "name": redact.show_name(name),
+                "value": values.document((name,), _bytes(text), unmask=unmask),
+            }
             for name, text in sorted(shown.items())
         ],
     }
@@ -173,7 +175,7 @@ def _effects(effects: Effects | None, unmask: bool) -> dict[str, Any] | None:
 
 
 def _side(change: Change, value: Value | None, unmask: bool) -> dict[str, Any] | None:
-    return None if value is None else _value(change.name, value, unmask)
+    return None if value is None else values.document((change.name,), value, unmask=unmask)
 
 
 def _child(child: Child) -> dict[str, Any]:
@@ -217,14 +219,3 @@ def _plain(value: Any) -> Any:
 
 def _bytes(text: str) -> Value:
     return Value(os.fsencode(text))
-
-
-def _value(name: str, value: Value, unmask: bool) -> dict[str, Any]:
-    """Return text, or base64 of what is no UTF-8, or only the length of a credential."""
-    if value.hidden or (not unmask and redact.holds_secret(name, value)):
-        return {"masked": value.length}
-    raw = value.reveal()
-    try:
-        return {"text": raw.decode("utf-8")}
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(raw).decode("ascii")}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from typing import Any
 
 from envprobe import redact
@@ -11,7 +10,7 @@ from envprobe.launch.entry import EntryLook
 from envprobe.launch.live import Live
 from envprobe.launch.steps import Launch, Python
 from envprobe.launch.types import Entry, Place, Remark, Setting
-from envprobe.report import findings, pretty
+from envprobe.report import findings, pretty, values
 from envprobe.report.unit_model import Report
 from envprobe.values import Value
 
@@ -81,14 +80,7 @@ class _Document:
         }
 
     def value(self, name: str, value: Value) -> dict[str, Any]:
-        """Return text, or base64 of what is no UTF-8, or only the length of a credential."""
-        if value.hidden or (not self.unmask and redact.holds_secret(name, value)):
-            return {"masked": value.length}
-        raw = value.reveal()
-        try:
-            return {"text": raw.decode("utf-8")}
-        except UnicodeDecodeError:
-            return {"base64": base64.b64encode(raw).decode("ascii")}
+        return values.document((name,), value, unmask=self.unmask)
 
     def remark(self, remark: Remark) -> dict[str, Any]:
         return {

@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Final
 
 from envprobe.errors import UndeterminedError
+from envprobe.runner.output import Output
 from envprobe.runner.rights import Rights
 
 NO_GPUS: Final = {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": "", "ROCR_VISIBLE_DEVICES": ""}
@@ -57,8 +58,8 @@ class Started:
         self._bounds = bounds
         self._name = name
         self._deadline = time.monotonic() + bounds.seconds
-        self._lines = bytearray()
-        self._errors = bytearray()
+        self._lines = Output(bounds.output_bytes)
+        self._errors = Output(bounds.output_bytes)
         assert process.stdout is not None
         assert process.stderr is not None
         self._out = process.stdout.fileno()
@@ -74,7 +75,7 @@ class Started:
     @property
     def errors(self) -> bytes:
         """What the command has written to stderr so far, within `Bounds.output_bytes`."""
-        return bytes(self._errors)
+        return self._errors.kept
 
     def __enter__(self) -> Started:
         return self
@@ -92,10 +93,8 @@ class Started:
 
         Raises UndeterminedError when the output ends, grows beyond its bound, or the time is up.
         """
-        while b"\n" not in self._lines:
+        while (line := self._lines.line()) is None:
             self._receive()
-        line, _, rest = bytes(self._lines).partition(b"\n")
-        self._lines[:] = rest
         return line
 
     def end(self) -> None:
@@ -133,7 +132,7 @@ class Started:
         self._received += len(received)
         if self._received > self._bounds.output_bytes:
             raise self._failed(f"wrote more than {self._bounds.output_bytes} bytes")
-        self._open[descriptor] += received
+        self._open[descriptor].take(received)
 
     def _last_words(self) -> None:
         """Take in what is still to come on stderr; somebody else may hold it open for ever."""
